@@ -1,0 +1,274 @@
+#include "common/listen_plan.hpp"
+
+#include <algorithm>
+
+#include "common/channel.hpp"
+
+namespace pgwake {
+
+bool listen_plan::want(const std::string& channel) {
+  auto [it, fresh] = entries_.try_emplace(channel);
+  auto& e = it->second;
+  if (fresh || !e.wanted) ++wanted_;
+  e.wanted = true;
+  if (fresh) enqueue(channel, e);
+  if (e.now == state::active) lingering_.erase({e.since, channel});
+  return e.now == state::active;
+}
+
+void listen_plan::unwant(const std::string& channel, steady_time now) {
+  const auto it = entries_.find(channel);
+  if (it == entries_.end() || !it->second.wanted) return;
+  auto& e = it->second;
+  e.wanted = false;
+  --wanted_;
+  if (e.now == state::active) {
+    linger(channel, e, now);
+  } else if (e.now == state::waiting) {
+    dequeue(channel, e);
+    entries_.erase(it);  // a name left over in groups_ is skipped there
+  }
+}
+
+bool listen_plan::active(const std::string& channel) const {
+  const auto it = entries_.find(channel);
+  return it != entries_.end() && it->second.now == state::active;
+}
+
+void listen_plan::enqueue(const std::string& channel, entry& e) {
+  if (e.place != 0) return;
+  e.place = ++places_;
+  queue_.emplace(e.place, channel);
+}
+
+void listen_plan::dequeue(const std::string& channel, entry& e) {
+  if (e.place != 0) queue_.erase(e.place);
+  e.place = 0;
+  retries_.erase({e.since, channel});
+}
+
+void listen_plan::set_state(entry& e, state s) {
+  const auto counts = [](state x) { return x == state::active || x == state::leaving; };
+  if (counts(e.now) && !counts(s)) --active_;
+  if (!counts(e.now) && counts(s)) ++active_;
+  e.now = s;
+}
+
+void listen_plan::linger(const std::string& channel, entry& e, steady_time now) {
+  e.since = now;
+  lingering_.emplace(now, channel);
+}
+
+std::optional<listen_plan::batch> listen_plan::next(steady_time now) {
+  if (in_flight_) return std::nullopt;
+  auto b = next_cut();
+  // Turns, so that a stream of new channels cannot hold back UNLISTEN for ever.
+  const bool listen_first = !last_was_listen_ && give_up_ == 0;
+  if (!b) b = listen_first ? next_listen(now) : next_unlisten(now);
+  if (!b) b = listen_first ? next_unlisten(now) : next_listen(now);
+  if (!b) {
+    last_was_listen_ = false;
+    return b;
+  }
+  last_was_listen_ = b->why == purpose::listen;
+  in_flight_ = b;
+  return b;
+}
+
+// Puts a waiting channel into the batch; false when it is no longer for LISTENing.
+bool listen_plan::take(const std::string& channel, batch& b) {
+  const auto it = entries_.find(channel);
+  if (it == entries_.end() || it->second.now != state::waiting || !it->second.wanted) return false;
+  dequeue(channel, it->second);
+  set_state(it->second, state::listening);
+  b.sql += b.names.empty() ? "LISTEN " : ";LISTEN ";
+  b.sql += quote_identifier(channel);
+  b.names.push_back(channel);
+  return true;
+}
+
+std::optional<listen_plan::batch> listen_plan::next_listen(steady_time now) {
+  while (!retries_.empty() && retries_.begin()->first <= now) {
+    const auto name = retries_.begin()->second;
+    retries_.erase(retries_.begin());
+    if (const auto it = entries_.find(name); it != entries_.end()) enqueue(name, it->second);
+  }
+  batch b;
+  while (b.names.empty() && !groups_.empty()) {
+    const auto group = std::move(groups_.front());
+    groups_.pop_front();
+    for (const auto& name : group) take(name, b);
+  }
+  while (groups_.empty() && !queue_.empty() && b.names.size() < limits_.batch) {
+    if (fruitless_ > 0 && !b.names.empty()) break;  // what just failed alone stays alone
+    const auto name = queue_.begin()->second;
+    if (!take(name, b)) queue_.erase(queue_.begin());
+  }
+  if (b.names.empty()) return std::nullopt;
+  return b;
+}
+
+std::optional<listen_plan::batch> listen_plan::next_unlisten(steady_time now) {
+  if (now < unlisten_not_before_) return std::nullopt;
+  batch b;
+  b.why = purpose::unlisten;
+  while (!lingering_.empty() && b.names.size() < limits_.batch) {
+    const auto [since, name] = *lingering_.begin();
+    if (give_up_ == 0 && since + limits_.linger > now) break;
+    if (give_up_ > 0) --give_up_;
+    lingering_.erase(lingering_.begin());
+    set_state(entries_.at(name), state::leaving);
+    b.sql += b.names.empty() ? "UNLISTEN " : ";UNLISTEN ";
+    b.sql += quote_identifier(name);
+    b.names.push_back(name);
+  }
+  if (lingering_.empty()) give_up_ = 0;
+  if (b.names.empty()) return std::nullopt;
+  return b;
+}
+
+// UNLISTEN cuts a long name just as LISTEN did, so the same names take back what they did. A channel that is
+// really wanted may be that cut form: it is LISTENed again in the same transaction, so it never is inactive.
+std::optional<listen_plan::batch> listen_plan::next_cut() {
+  if (cut_.empty()) return std::nullopt;
+  batch b;
+  b.why = purpose::cut;
+  b.names = std::exchange(cut_, {});
+  for (const auto& name : b.names) b.sql += "UNLISTEN " + quote_identifier(name) + ";";
+  for (const auto& [channel, e] : entries_) {
+    if (e.now != state::active) continue;
+    const auto is_prefix = [&c = channel](const std::string& name) { return name.starts_with(c); };
+    if (std::any_of(b.names.begin(), b.names.end(), is_prefix)) b.sql += "LISTEN " + quote_identifier(channel) + ";";
+  }
+  b.sql.pop_back();
+  return b;
+}
+
+void listen_plan::done(const outcome& result, steady_time now, std::vector<event>& out) {
+  if (!in_flight_) return;
+  auto b = std::move(*in_flight_);
+  in_flight_.reset();
+  switch (b.why) {
+    case purpose::listen: return listened(std::move(b.names), result, now, out);
+    case purpose::unlisten: return unlistened(b.names, result, now, out);
+    case purpose::cut:
+      if (!result.ok)
+        out.push_back({event::kind::replace_session, "", code::listen_failed, result.sqlstate, result.message});
+      return;
+  }
+}
+
+void listen_plan::listened(std::vector<std::string> names, const outcome& result, steady_time now,
+                           std::vector<event>& out) {
+  if (result.ok && !result.truncated) return committed(names, now, out);
+  if (result.truncated) cut_ = names;
+  if (names.size() == 1) return failed_alone(names.front(), result, now, out);
+  split(std::move(names));
+}
+
+void listen_plan::committed(const std::vector<std::string>& names, steady_time now, std::vector<event>& out) {
+  fruitless_ = 0;
+  for (const auto& name : names) {
+    auto& e = entries_.at(name);
+    set_state(e, state::active);
+    e.failures = 0;
+    if (!e.wanted) linger(name, e, now);
+    out.push_back({event::kind::activated, name, code::listen_failed, "", ""});
+  }
+}
+
+// Which of them is to blame shows when the halves are tried, down to one.
+void listen_plan::split(std::vector<std::string> names) {
+  const auto middle = names.begin() + static_cast<std::ptrdiff_t>(names.size() / 2);
+  for (const auto& name : names) {
+    const auto it = entries_.find(name);
+    set_state(it->second, state::waiting);
+    if (!it->second.wanted) entries_.erase(it);
+  }
+  groups_.emplace_front(middle, names.end());
+  groups_.emplace_front(names.begin(), middle);
+}
+
+void listen_plan::failed_alone(const std::string& name, const outcome& result, steady_time now,
+                               std::vector<event>& out) {
+  const auto it = entries_.find(name);
+  auto& e = it->second;
+  const bool hopeless = result.truncated || result.sqlstate.starts_with("22") || result.sqlstate.starts_with("42");
+  if (!e.wanted || hopeless) {
+    if (e.wanted) {
+      --wanted_;
+      auto reason = result.truncated ? "the channel name is too long in the server's encoding" : result.message;
+      out.push_back({event::kind::refused, name, result.truncated ? code::invalid_channel : code::listen_failed,
+                     result.truncated ? "42622" : result.sqlstate, std::move(reason)});
+    }
+    set_state(e, state::waiting);
+    entries_.erase(it);
+    return;
+  }
+  set_state(e, state::waiting);
+  e.since = now + backoff_delay(limits_.retry, ++e.failures, jitter_.next());
+  retries_.emplace(e.since, name);
+  out.push_back({event::kind::retrying, name, code::listen_failed, result.sqlstate, result.message});
+  if (++fruitless_ >= limits_.fruitless_before_replacing && active_ == 0)
+    out.push_back({event::kind::replace_session, name, code::listen_failed, result.sqlstate, result.message});
+}
+
+void listen_plan::unlistened(const std::vector<std::string>& names, const outcome& result, steady_time now,
+                             std::vector<event>& out) {
+  if (!result.ok) unlisten_not_before_ = now + limits_.retry.cap;
+  for (const auto& name : names) {
+    const auto it = entries_.find(name);
+    auto& e = it->second;
+    set_state(e, result.ok ? state::waiting : state::active);
+    if (result.ok && e.wanted) {
+      enqueue(name, e);
+    } else if (result.ok) {
+      entries_.erase(it);
+      out.push_back({event::kind::released, name, code::listen_failed, "", ""});
+    } else if (e.wanted) {
+      out.push_back({event::kind::activated, name, code::listen_failed, "", ""});
+    } else {
+      linger(name, e, now);
+    }
+  }
+}
+
+void listen_plan::session_lost() {
+  in_flight_.reset();
+  groups_.clear();
+  retries_.clear();
+  lingering_.clear();
+  cut_.clear();
+  fruitless_ = 0;
+  give_up_ = 0;
+  unlisten_not_before_ = {};
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    auto& e = it->second;
+    set_state(e, state::waiting);
+    e.failures = 0;
+    if (e.wanted) {
+      enqueue(it->first, e);
+      ++it;
+    } else {
+      it = entries_.erase(it);
+    }
+  }
+}
+
+std::optional<steady_time> listen_plan::deadline() const {
+  if (in_flight_) return std::nullopt;
+  std::optional<steady_time> at;
+  if (!retries_.empty()) at = retries_.begin()->first;
+  if (!lingering_.empty()) {
+    const auto due = std::max(lingering_.begin()->first + limits_.linger, unlisten_not_before_);
+    at = at ? std::min(*at, due) : due;
+  }
+  return at;
+}
+
+void listen_plan::shrink(std::size_t most) {
+  const auto over = entries_.size() > most ? entries_.size() - most : 0;
+  give_up_ = std::min(over, lingering_.size());
+}
+
+}  // namespace pgwake

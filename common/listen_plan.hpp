@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/backoff.hpp"
+#include "common/errc.hpp"
+#include "common/time.hpp"
+
+namespace pgwake {
+
+// Wanted against active channels: which batch of LISTEN or UNLISTEN goes out next, and what its outcome means.
+//
+// States of a channel:
+//
+//   waiting    wanted, not active, in no batch; may have to wait for a retry
+//   listening  in the LISTEN batch in flight
+//   active     the server has committed its LISTEN in the live session
+//   leaving    in the UNLISTEN batch in flight
+//
+// A channel nobody wants is forgotten at once unless it is active (then it lingers) or in flight.
+// Invariants: at most one batch is in flight; LISTENs and UNLISTENs never share one (a failing LISTEN would roll
+// the UNLISTEN back); a channel becomes `active` only when its batch was committed; an UNLISTEN goes out only for
+// a channel that nobody wants, so it cannot overtake a new sub.
+class listen_plan {
+ public:
+  struct limits {
+    std::size_t batch = 1000;
+    millis linger{30'000};
+    backoff_limits retry{};
+    unsigned fruitless_before_replacing = 3;
+  };
+
+  // What the owner must be told. `refused`: the channel was wanted and never will be (forgotten here).
+  // `retrying`: its LISTEN failed on its own, it stays pending. `replace_session`: no LISTEN works here.
+  struct event {
+    enum class kind { activated, refused, retrying, released, replace_session };
+    kind what;
+    std::string channel;
+    code why = code::listen_failed;
+    std::string sqlstate;
+    std::string reason;
+  };
+
+  enum class purpose { listen, unlisten, cut };
+
+  struct batch {
+    purpose why = purpose::listen;
+    std::vector<std::string> names;
+    std::string sql;  // one simple query
+  };
+
+  // The batch's outcome after ReadyForQuery. `truncated`: a notice 42622 came with it.
+  struct outcome {
+    bool ok = false;
+    bool truncated = false;
+    std::string sqlstate;
+    std::string message;
+  };
+
+  listen_plan(limits l, std::uint64_t seed) : limits_(l), jitter_(seed) {}
+
+  // True if the channel is active already; else an `activated` or `refused` follows.
+  bool want(const std::string& channel);
+  // Nobody wants it any more.
+  void unwant(const std::string& channel, steady_time now);
+
+  bool active(const std::string& channel) const;
+
+  // The next batch; nullopt when there is nothing to send now. Only while none is in flight.
+  std::optional<batch> next(steady_time now);
+  bool in_flight() const { return in_flight_.has_value(); }
+  void done(const outcome& result, steady_time now, std::vector<event>& out);
+
+  // The session is gone: nothing is active, nothing is in flight, all that is wanted waits.
+  void session_lost();
+
+  // When next() may have something to send though nothing else happens; nullopt: never.
+  std::optional<steady_time> deadline() const;
+
+  // Lets the oldest lingering channels go early, until at most `most` are held or none lingers.
+  void shrink(std::size_t most);
+
+  void set_linger(millis linger) { limits_.linger = linger; }
+
+  std::size_t wanted_count() const { return wanted_; }
+  std::size_t active_count() const { return active_; }  // as pg_listening_channels() would count ours
+  std::size_t held_count() const { return entries_.size(); }
+
+ private:
+  enum class state { waiting, listening, active, leaving };
+  struct entry {
+    state now = state::waiting;
+    bool wanted = true;
+    std::uint64_t place = 0;   // in queue_, 0: not there
+    unsigned failures = 0;     // on its own, since it last worked
+    steady_time since{};       // key in lingering_ or retries_
+  };
+  using table = std::unordered_map<std::string, entry>;
+  using timed = std::set<std::pair<steady_time, std::string>>;
+
+  void enqueue(const std::string& channel, entry& e);
+  void dequeue(const std::string& channel, entry& e);
+  void set_state(entry& e, state s);
+  void linger(const std::string& channel, entry& e, steady_time now);
+  std::optional<batch> next_listen(steady_time now);
+  std::optional<batch> next_unlisten(steady_time now);
+  std::optional<batch> next_cut();
+  bool take(const std::string& channel, batch& b);
+  void listened(std::vector<std::string> names, const outcome& result, steady_time now, std::vector<event>& out);
+  void committed(const std::vector<std::string>& names, steady_time now, std::vector<event>& out);
+  void unlistened(const std::vector<std::string>& names, const outcome& result, steady_time now,
+                  std::vector<event>& out);
+  void failed_alone(const std::string& name, const outcome& result, steady_time now, std::vector<event>& out);
+  void split(std::vector<std::string> names);
+
+  limits limits_;
+  jitter jitter_;
+  table entries_;
+  std::map<std::uint64_t, std::string> queue_;   // waiting, in the order they were wanted
+  std::deque<std::vector<std::string>> groups_;  // halves of a failed batch, tried before the queue
+  timed retries_;                                // waiting, not before that time
+  timed lingering_;                              // active and unwanted since that time
+  std::vector<std::string> cut_;                 // names whose cut form the server may LISTEN now
+  std::optional<batch> in_flight_;
+  bool last_was_listen_ = false;
+  std::uint64_t places_ = 0;
+  std::size_t wanted_ = 0;
+  std::size_t active_ = 0;
+  unsigned fruitless_ = 0;  // LISTENs that failed on their own since one last worked
+  std::size_t give_up_ = 0;  // lingering channels to let go before their time
+  steady_time unlisten_not_before_{};
+};
+
+}  // namespace pgwake

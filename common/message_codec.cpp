@@ -1,0 +1,461 @@
+#include "common/message_codec.hpp"
+
+#include <rapidjson/document.h>
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+
+#include <array>
+
+#include "common/base64.hpp"
+#include "common/frame.hpp"
+#include "common/unicode.hpp"
+
+namespace pgwake {
+namespace {
+
+constexpr unsigned max_depth = 8;
+
+using allocator = rapidjson::MemoryPoolAllocator<>;
+using document = rapidjson::GenericDocument<rapidjson::UTF8<>, allocator>;
+using value = document::ValueType;
+
+// Passes SAX events on to the document, refusing depth and lone surrogates (RapidJSON lets a lone low one pass).
+class guard {
+ public:
+  guard(document& to, const char*& fault) : to_(to), fault_(fault) {}
+  bool Null() { return to_.Null(); }
+  bool Bool(bool b) { return to_.Bool(b); }
+  bool Int(int i) { return to_.Int(i); }
+  bool Uint(unsigned i) { return to_.Uint(i); }
+  bool Int64(std::int64_t i) { return to_.Int64(i); }
+  bool Uint64(std::uint64_t i) { return to_.Uint64(i); }
+  bool Double(double d) { return to_.Double(d); }
+  bool RawNumber(const char* s, rapidjson::SizeType n, bool copy) { return to_.RawNumber(s, n, copy); }
+  bool String(const char* s, rapidjson::SizeType n, bool copy) { return text(s, n) && to_.String(s, n, copy); }
+  bool Key(const char* s, rapidjson::SizeType n, bool copy) { return text(s, n) && to_.Key(s, n, copy); }
+  bool StartObject() { return deeper() && to_.StartObject(); }
+  bool EndObject(rapidjson::SizeType n) { return --depth_, to_.EndObject(n); }
+  bool StartArray() { return deeper() && to_.StartArray(); }
+  bool EndArray(rapidjson::SizeType n) { return --depth_, to_.EndArray(n); }
+
+ private:
+  bool deeper() {
+    if (++depth_ <= max_depth) return true;
+    fault_ = "JSON nested deeper than 8";
+    return false;
+  }
+  bool text(const char* s, rapidjson::SizeType n) {
+    if (is_utf8({s, n})) return true;
+    fault_ = "a lone surrogate in a JSON string";
+    return false;
+  }
+
+  document& to_;
+  const char*& fault_;
+  unsigned depth_ = 0;
+};
+
+// Lets Document::Populate run the reader through the guard.
+struct generator {
+  std::string_view json;
+  const char*& fault;
+  bool& whole;
+  bool operator()(document& to) const {
+    rapidjson::MemoryStream stream(json.data(), json.size());
+    rapidjson::Reader reader;
+    guard handler(to, fault);
+    const auto result = reader.Parse<rapidjson::kParseDefaultFlags>(stream, handler);
+    if (result.IsError()) {
+      if (fault == nullptr) fault = "not JSON";
+      return false;
+    }
+    whole = stream.Tell() == json.size();  // a NUL byte would end the stream early
+    return true;
+  }
+};
+
+// The frame as an object with a string `t`; false and `why` otherwise.
+bool parse(std::string_view json, document& doc, std::string& why) {
+  if (!is_utf8(json)) {
+    why = "the frame is not UTF-8";
+    return false;
+  }
+  const char* fault = nullptr;
+  bool whole = false;
+  generator run{json, fault, whole};
+  doc.Populate(run);
+  if (fault == nullptr && !whole) fault = "not JSON";
+  if (fault == nullptr && !doc.IsObject()) fault = "the frame is not a JSON object";
+  if (fault == nullptr) {
+    const auto t = doc.FindMember("t");
+    if (t == doc.MemberEnd() || !t->value.IsString()) fault = "the frame has no string `t`";
+  }
+  if (fault != nullptr) {
+    why = fault;
+    return false;
+  }
+  return true;
+}
+
+std::string_view view(const value& v) { return {v.GetString(), v.GetStringLength()}; }
+
+const value* member(const document& doc, const char* name) {
+  const auto it = doc.FindMember(name);
+  return it == doc.MemberEnd() ? nullptr : &it->value;
+}
+
+std::string raw(const value& v) {
+  rapidjson::StringBuffer buffer;
+  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
+  v.Accept(writer);
+  return {buffer.GetString(), buffer.GetSize()};
+}
+
+// Readers of one member: false, and `why`, when it is there but of the wrong kind (or missing though needed).
+class members {
+ public:
+  members(const document& doc, std::string& why) : doc_(doc), why_(why) {}
+
+  bool need(const char* name, std::string& out) {
+    const auto* v = member(doc_, name);
+    if (v == nullptr || !v->IsString()) return fault(name, "a string");
+    out = view(*v);
+    return true;
+  }
+  bool maybe(const char* name, std::optional<std::string>& out) {
+    const auto* v = member(doc_, name);
+    if (v == nullptr || v->IsNull()) return true;
+    if (!v->IsString()) return fault(name, "a string");
+    out = view(*v);
+    return true;
+  }
+  bool maybe(const char* name, std::string& out) {
+    std::optional<std::string> text;
+    if (!maybe(name, text)) return false;
+    if (text) out = std::move(*text);
+    return true;
+  }
+  bool need(const char* name, std::uint64_t& out) {
+    const auto* v = member(doc_, name);
+    if (v == nullptr || !v->IsUint64()) return fault(name, "a whole number of at least 0");
+    out = v->GetUint64();
+    return true;
+  }
+  bool maybe(const char* name, std::uint32_t& out) {
+    const auto* v = member(doc_, name);
+    if (v == nullptr) return true;
+    if (!v->IsUint()) return fault(name, "a whole number of at least 0");
+    out = v->GetUint();
+    return true;
+  }
+  bool need(const char* name, bool& out) {
+    const auto* v = member(doc_, name);
+    if (v == nullptr || !v->IsBool()) return fault(name, "true or false");
+    out = v->GetBool();
+    return true;
+  }
+  bool maybe(const char* name, bool& out) { return member(doc_, name) == nullptr || need(name, out); }
+  bool version(int& out) {
+    std::uint64_t v = 0;
+    if (!need("v", v)) return false;
+    if (v == 0) return fault("v", "a protocol version of at least 1");
+    out = static_cast<int>(std::min<std::uint64_t>(v, 1'000'000));
+    return true;
+  }
+  bool name(wire_name& out) {
+    const auto* v = member(doc_, "q");
+    if (v != nullptr && v->IsString()) {
+      out.text = view(*v);
+      if (out.text.size() <= max_name_bytes) return true;
+    } else {
+      out.not_a_string = v == nullptr ? "null" : raw(*v);
+      if (out.not_a_string.size() <= max_name_bytes) return true;
+    }
+    why_ = "`q` has more than 1024 bytes";
+    return false;
+  }
+
+ private:
+  bool fault(const char* name, const char* wanted) {
+    why_ = std::string("`") + name + "` must be " + wanted;
+    return false;
+  }
+
+  const document& doc_;
+  std::string& why_;
+};
+
+bool read(members& m, hello& out) { return m.version(out.v) && m.maybe("name", out.name) && m.maybe("db", out.db); }
+
+bool read(members& m, welcome& out) {
+  return m.version(out.v) && m.maybe("hub", out.hub) && m.maybe("version", out.version) &&
+         m.maybe("db", out.db) && m.maybe("system_id", out.system_id) &&
+         m.maybe("heartbeat_ms", out.heartbeat_ms) && m.maybe("fence", out.fence);
+}
+
+bool read(members& m, nack& out) {
+  std::string text;
+  if (!m.name(out.q) || !m.maybe("code", text) || !m.maybe("reason", out.reason) ||
+      !m.maybe("sqlstate", out.sqlstate))
+    return false;
+  out.why = code_from_string(text);
+  return true;
+}
+
+bool read(members& m, wake& out) {
+  std::optional<std::string> encoded;
+  std::optional<std::string> gap;
+  std::uint32_t by = 0;
+  if (!m.need("q", out.q) || !m.maybe("p", out.payload) || !m.maybe("p64", encoded) || !m.maybe("gap", gap) ||
+      !m.maybe("by", by))
+    return false;
+  out.by = static_cast<int>(by);
+  if (encoded) out.payload = base64_decode(*encoded);
+  if (gap) out.gap = *gap == "hub_lost" ? gap_cause::hub_lost : *gap == "overflow" ? gap_cause::overflow : gap_cause::reconnect;
+  return true;
+}
+
+bool read(members& m, status& out) {
+  return m.need("healthy", out.healthy) && m.maybe("draining", out.draining) &&
+         m.maybe("grace_ms", out.grace_ms) && m.maybe("reason", out.reason);
+}
+
+bool read(members& m, bye& out) {
+  std::string text;
+  if (!m.maybe("code", text) || !m.maybe("reason", out.reason)) return false;
+  out.why = code_from_string(text);
+  return true;
+}
+
+template <typename Message, typename Variant>
+bool read_into(members& m, Variant& out) {
+  Message message;
+  if (!read(m, message)) return false;
+  out = std::move(message);
+  return true;
+}
+
+// A stream for rapidjson::Writer that appends to a string.
+struct appender {
+  using Ch = char;
+  std::string& out;
+  void Put(char c) { out.push_back(c); }
+  void Flush() {}
+};
+
+// Writes one frame: reserves the header, closes the object and fills in the length when it goes.
+class frame_writer {
+ public:
+  frame_writer(std::string& out, std::string_view t) : out_(out), at_(out.size()), stream_{out}, writer_(stream_) {
+    out_.append(frame_header, '\0');
+    writer_.StartObject();
+    field("t", t);
+  }
+  ~frame_writer() {
+    writer_.EndObject();
+    put_frame_header(out_, at_, out_.size() - at_ - frame_header);
+  }
+  frame_writer(const frame_writer&) = delete;
+  frame_writer& operator=(const frame_writer&) = delete;
+
+  void field(std::string_view name, std::string_view text) {
+    key(name);
+    writer_.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
+  }
+  void field(std::string_view name, const std::optional<std::string>& text) {
+    if (text)
+      field(name, std::string_view(*text));
+    else
+      null(name);
+  }
+  void field(std::string_view name, std::uint64_t number) {
+    key(name);
+    writer_.Uint64(number);
+  }
+  void flag(std::string_view name, bool on) {
+    key(name);
+    writer_.Bool(on);
+  }
+  void null(std::string_view name) {
+    key(name);
+    writer_.Null();
+  }
+  void field(std::string_view name, const wire_name& q) {
+    if (q.is_string()) return field(name, std::string_view(q.text));
+    key(name);
+    writer_.RawValue(q.not_a_string.data(), q.not_a_string.size(), rapidjson::kNullType);
+  }
+
+ private:
+  void key(std::string_view name) { writer_.Key(name.data(), static_cast<rapidjson::SizeType>(name.size())); }
+
+  std::string& out_;
+  std::size_t at_;
+  appender stream_;
+  rapidjson::Writer<appender> writer_;
+};
+
+void write(std::string& out, const hello& m) {
+  frame_writer w(out, "hello");
+  w.field("v", static_cast<std::uint64_t>(m.v));
+  if (m.name) w.field("name", std::string_view(*m.name));
+  if (m.db) w.field("db", std::string_view(*m.db));
+}
+void write(std::string& out, const sub& m) { frame_writer(out, "sub").field("q", m.q); }
+void write(std::string& out, const unsub& m) { frame_writer(out, "unsub").field("q", m.q); }
+void write(std::string& out, const ping& m) { frame_writer(out, "ping").field("id", m.id); }
+void write(std::string& out, const stats_request&) { frame_writer(out, "stats"); }
+void write(std::string& out, const unknown_message& m) { frame_writer(out, m.t); }
+void write(std::string& out, const welcome& m) {
+  frame_writer w(out, "welcome");
+  w.field("v", static_cast<std::uint64_t>(m.v));
+  w.field("hub", std::string_view(m.hub));
+  w.field("version", std::string_view(m.version));
+  w.field("db", m.db);
+  w.field("system_id", m.system_id);
+  w.field("heartbeat_ms", std::uint64_t{m.heartbeat_ms});
+  w.field("fence", std::string_view(m.fence));
+}
+void write(std::string& out, const ack& m) { frame_writer(out, "ack").field("q", std::string_view(m.q)); }
+void write(std::string& out, const nack& m) {
+  frame_writer w(out, "nack");
+  w.field("q", m.q);
+  w.field("code", to_string(m.why));
+  w.field("reason", std::string_view(m.reason));
+  if (!m.sqlstate.empty()) w.field("sqlstate", std::string_view(m.sqlstate));
+}
+void write(std::string& out, const wake& m) {
+  wake_view v;
+  v.q = m.q;
+  if (m.payload) v.payload = *m.payload;
+  v.by = m.by;
+  v.gap = m.gap;
+  encode(out, v);
+}
+void write(std::string& out, const status& m) {
+  frame_writer w(out, "status");
+  w.flag("healthy", m.healthy);
+  if (m.draining) {
+    w.flag("draining", true);
+    w.field("grace_ms", std::uint64_t{m.grace_ms});
+  }
+  if (!m.reason.empty()) w.field("reason", std::string_view(m.reason));
+}
+void write(std::string& out, const fence& m) { frame_writer(out, "fence").field("id", m.id); }
+void write(std::string& out, const pong& m) { frame_writer(out, "pong").field("id", m.id); }
+void write(std::string& out, const stats& m) { append_frame(out, m.json); }
+void write(std::string& out, const bye& m) {
+  frame_writer w(out, "bye");
+  w.field("code", to_string(m.why));
+  w.field("reason", std::string_view(m.reason));
+}
+
+}  // namespace
+
+std::string_view to_string(gap_cause cause) noexcept {
+  switch (cause) {
+    case gap_cause::none: return "none";
+    case gap_cause::reconnect: return "reconnect";
+    case gap_cause::hub_lost: return "hub_lost";
+    case gap_cause::overflow: return "overflow";
+  }
+  return "none";
+}
+
+bool decode(std::string_view json, from_worker& out, std::string& why) {
+  std::array<char, 4096> memory;
+  allocator pool(memory.data(), memory.size(), 16 * 1024);
+  document doc(&pool, 256);
+  if (!parse(json, doc, why)) return false;
+  const auto t = view(doc["t"]);
+  members m(doc, why);
+  if (t == "sub" || t == "unsub") {
+    wire_name q;
+    if (!m.name(q)) return false;
+    if (t == "sub")
+      out = sub{std::move(q)};
+    else
+      out = unsub{std::move(q)};
+    return true;
+  }
+  if (t == "hello") return read_into<hello>(m, out);
+  if (t == "ping") {
+    ping p;
+    if (!m.need("id", p.id)) return false;
+    out = p;
+    return true;
+  }
+  if (t == "stats")
+    out = stats_request{};
+  else
+    out = unknown_message{std::string(t)};
+  return true;
+}
+
+bool decode(std::string_view json, from_hub& out, std::string& why) {
+  std::array<char, 4096> memory;
+  allocator pool(memory.data(), memory.size(), 64 * 1024);
+  document doc(&pool, 256);
+  if (!parse(json, doc, why)) return false;
+  const auto t = view(doc["t"]);
+  members m(doc, why);
+  if (t == "wake") return read_into<wake>(m, out);
+  if (t == "status") return read_into<status>(m, out);
+  if (t == "ack") {
+    ack a;
+    if (!m.need("q", a.q)) return false;
+    out = std::move(a);
+    return true;
+  }
+  if (t == "nack") return read_into<nack>(m, out);
+  if (t == "welcome") return read_into<welcome>(m, out);
+  if (t == "bye") return read_into<bye>(m, out);
+  if (t == "fence" || t == "pong") {
+    std::uint64_t id = 0;
+    if (!m.need("id", id)) return false;
+    if (t == "fence")
+      out = fence{id};
+    else
+      out = pong{id};
+    return true;
+  }
+  if (t == "stats")
+    out = stats{std::string(json)};
+  else
+    out = unknown_message{std::string(t)};
+  return true;
+}
+
+void encode(std::string& out, const from_worker& message) {
+  std::visit([&](const auto& m) { write(out, m); }, message);
+}
+
+void encode(std::string& out, const from_hub& message) {
+  std::visit([&](const auto& m) { write(out, m); }, message);
+}
+
+void encode(std::string& out, const wake_view& wake) {
+  frame_writer w(out, "wake");
+  w.field("q", wake.q);
+  if (!wake.payload) {
+    w.null("p");
+  } else if (is_utf8(*wake.payload)) {
+    w.field("p", *wake.payload);
+  } else if (wake.plain) {
+    w.field("p", std::string_view(replace_bad_utf8(*wake.payload)));
+  } else {
+    w.null("p");
+    w.field("p64", std::string_view(base64_encode(*wake.payload)));
+  }
+  if (wake.plain) return;
+  if (wake.by != 0) w.field("by", static_cast<std::uint64_t>(wake.by));
+  if (wake.gap != gap_cause::none) w.field("gap", to_string(wake.gap));
+}
+
+void encode_plain(std::string& out, const status& message) {
+  frame_writer(out, "status").flag("healthy", message.healthy);
+}
+
+}  // namespace pgwake

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/time.hpp"
+
+namespace pgwake::pg {
+
+// Keywords and values for PQconnectdbParams with expand_dbname.
+using parameters = std::vector<std::pair<std::string, std::string>>;
+
+struct connect_settings {
+  std::string conninfo;  // any libpq connection string; empty: PG* environment and libpq's defaults
+  std::string application_name;
+  millis connect_timeout{5'000};  // per host
+};
+
+// The user's connection string with pgwake's defaults for whatever the user left open, be it in the string, in a
+// PG* variable or in the service named by either. application_name and client_encoding are always pgwake's.
+// Reads environment and service file; call it on the connecting thread.
+parameters connect_parameters(const connect_settings& settings);
+
+// Empty if libpq can parse the string, else libpq's words (which never hold the password).
+std::string conninfo_fault(const std::string& conninfo);
+
+// What libpq makes of the string: the dbname it would ask for, empty if none is said anywhere.
+std::string database_of(const std::string& conninfo);
+
+}  // namespace pgwake::pg

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/pg/handle.hpp"
+#include "common/upstream.hpp"
+
+namespace pgwake::pg {
+
+// What a session tells its owner, always from the event loop and never from inside a call of the owner's.
+// Any of these may close or destroy the session.
+class session_events {
+ public:
+  virtual ~session_events() = default;
+  virtual void on_bytes() = 0;  // the server was heard
+  virtual void on_result(query_result result) = 0;
+  virtual void on_notification(int backend_pid, std::string_view channel, std::string_view payload) = 0;
+  virtual void on_lost(std::string reason) = 0;  // last call
+  virtual void on_turn_end() = 0;                // a read pass is over: flush what was routed
+};
+
+// One open libpq connection on the event loop: one query at a time, results and notifications in the order the
+// server sent them, reading never stops. Bounded work per turn.
+class session : public std::enable_shared_from_this<session> {
+ public:
+  static std::shared_ptr<session> open(boost::asio::any_io_executor executor, handle conn, session_events& events);
+  ~session();
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  // A simple query; its outcome comes by on_result. Only when none is in flight.
+  void query(const std::string& sql);
+  // Takes what the server has sent by now; true if there was anything. Used before a deadline is judged.
+  bool read_pass();
+  // Closes at once; no event follows.
+  void close();
+
+ private:
+  session(boost::asio::any_io_executor executor, handle conn, session_events& events);
+  void wait_readable();
+  void wait_writable();
+  void on_readable();
+  void flush();
+  bool drain();  // results, then notifications; false once the session was lost or closed
+  bool take_results();
+  bool take_notifications(std::size_t& budget);
+  void lose(std::string reason);
+  void note_result(PGresult* result);
+  static void notice(void* self, const PGresult* result);
+
+  boost::asio::posix::stream_descriptor socket_;
+  handle conn_;
+  session_events* events_;  // null once closed
+  bool in_query_ = false;
+  bool waiting_writable_ = false;
+  query_result result_;
+};
+
+}  // namespace pgwake::pg

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/backoff.hpp"
+#include "common/listen_plan.hpp"
+#include "common/time.hpp"
+
+namespace pgwake {
+
+// What a query brought, once the server was ready again.
+struct query_result {
+  bool ok = false;
+  bool truncated = false;  // a notice 42622 came: an identifier was cut
+  std::string sqlstate;
+  std::string message;
+  std::vector<std::optional<std::string>> row;  // the last result's first row
+};
+
+// A session that libpq has just opened.
+struct session_info {
+  int backend_pid = 0;  // as libpq knows it
+  int server_version = 0;
+  std::string server;  // host:port or socket directory, for people
+};
+
+struct connect_failure {
+  std::string message;
+  bool login_refused = false;  // a wrong password and the like: retried more slowly
+};
+
+// The upstream's life: one session at a time is opened, checked, kept, judged dead, replaced; LISTENs are sent
+// and their outcome told. Pure: the shell connects, sends queries and reports.
+//
+//   idle        not started, or stopped
+//   waiting     until the next attempt is due
+//   connecting  an attempt is under way (one at a time, until it has returned)
+//   checking    the session is open; the steps of `check` run one after another (U3)
+//   live        checked: LISTENs flow, silence is probed
+//
+// Invariants: at most one session and one command exist at a time. `activated` is told only for channels whose
+// LISTEN the live session has committed. `healthy` is told only when the session is live and every channel that
+// was active before the outage is active again (G3).
+class upstream {
+ public:
+  struct settings {
+    millis probe_interval{15'000};
+    millis probe_timeout{5'000};
+    millis lock_timeout{3'000};
+    backoff_limits reconnect{millis{100}, millis{3'000}};
+    backoff_limits login{millis{1'000}, millis{30'000}};
+    millis short_life{10'000};      // a session that died sooner was not a success
+    millis short_life_delay{1'000};  // and its successor waits up to this
+    bool allow_session_pooler = false;
+    std::string self_check;  // unguessable prefix of this instance's own NOTIFY payloads
+    listen_plan::limits listen{};
+  };
+
+  enum class state { idle, waiting, connecting, checking, live };
+
+  // Actions for the shell.
+  struct connect {};                       // open a session; answer connected() or connect_failed()
+  struct send { std::string sql; };        // one simple query; answer result()
+  struct close { std::string reason; };    // close the session; no answer
+  // Events for the owner.
+  struct activated { std::string channel; };
+  struct refused { std::string channel; code why; std::string sqlstate; std::string reason; };
+  struct lost { std::string reason; };     // every channel is inactive now; tell before anything newer
+  struct health { bool healthy; std::string reason; std::string detail; };  // changed
+  struct identified { std::string database; std::string system_id; };  // each new session, before `live`
+  struct note { enum class level { info, warning } how; std::string event; std::string text; };  // for the log
+  using action = std::variant<connect, send, close, activated, refused, lost, health, identified, note>;
+  using actions = std::vector<action>;
+
+  upstream(settings s, std::uint64_t seed);
+
+  void start(steady_time now, actions& out);
+  void stop(actions& out);
+  // Closes the session, if any, and opens another at once.
+  void reconnect(std::string reason, steady_time now, actions& out);
+
+  void connected(const session_info& info, steady_time now, actions& out);
+  void connect_failed(const connect_failure& failure, steady_time now, actions& out);
+  void result(const query_result& r, steady_time now, actions& out);
+  // The server closed the session or broke it.
+  void session_lost(std::string reason, steady_time now, actions& out);
+  // Bytes came from the server.
+  void heard(steady_time now) { last_heard_ = now; }
+  // A notification on the fence channel; true if it was this instance's own check.
+  bool own_check(std::string_view payload, steady_time now, actions& out);
+  // Time has passed. Call only after a read pass that found nothing.
+  void tick(steady_time now, actions& out);
+  std::optional<steady_time> deadline() const;
+
+  // True if the channel is active already; else `activated` or `refused` follows.
+  bool want(const std::string& channel, steady_time now, actions& out);
+  void unwant(const std::string& channel, steady_time now, actions& out);
+  // Lets lingering channels go early, so that at most `most` are held.
+  void shrink(std::size_t most, steady_time now, actions& out);
+
+  void change(const settings& s);  // on reload; `listen.batch` and `self_check` stay
+
+  state now_in() const { return state_; }
+  bool live() const { return state_ == state::live; }
+  bool healthy() const { return healthy_; }
+  const std::string& reason() const { return reason_; }  // why not healthy; a word
+  const std::string& detail() const { return detail_; }  // and in the server's own words
+  const listen_plan& plan() const { return plan_; }
+  const session_info& session() const { return session_; }
+  bool pooled() const { return pooled_; }
+  std::uint64_t reconnects() const { return sessions_ == 0 ? 0 : sessions_ - 1; }
+  std::uint64_t attempts() const { return attempts_; }
+  std::optional<steady_time> live_since() const { return live_since_; }
+  std::optional<double> queue_usage() const { return queue_usage_; }
+
+ private:
+  enum class step { none, identity, system_id, settings, self_listen, self_notify, self_wait, probe, listen };
+
+  void query(step s, std::string sql, steady_time now, actions& out);
+  void next_step(step done, const query_result& r, steady_time now, actions& out);
+  void identity_came(const query_result& r, steady_time now, actions& out);
+  void notify_came(const query_result& r, steady_time now, actions& out);
+  void probe_came(const query_result& r, steady_time now, actions& out);
+  void listened(const query_result& r, steady_time now, actions& out);
+  void go_live(steady_time now, actions& out);
+  void idle_work(steady_time now, actions& out);
+  void fail(std::string reason, std::string detail, steady_time now, actions& out);
+  void end_session(std::string reason, steady_time now, actions& out);
+  void schedule(steady_time now, bool login_refused);
+  void attempt(steady_time now, actions& out);
+  void judge_health(actions& out);
+  void unhealthy(std::string reason, std::string detail, actions& out);
+  std::optional<steady_time> command_deadline() const;
+  std::string settings_sql() const;
+
+  settings settings_;
+  jitter jitter_;
+  listen_plan plan_;
+  state state_ = state::idle;
+  step step_ = step::none;
+  session_info session_;
+  int pid_ = 0;  // as the server says; differs from session_.backend_pid behind a pooler
+  bool pooled_ = false;
+  bool ascii_ = false;
+  bool check_returned_ = false;
+  std::string database_;
+  std::uint64_t checks_ = 0;  // numbers the self-NOTIFYs
+  std::string check_payload_;
+  std::vector<std::string> was_active_;  // before the outage, for recovering_
+  std::size_t recovering_ = 0;           // channels that must be active again before health returns
+  bool healthy_ = false;
+  std::string reason_ = "connecting";
+  std::string detail_;
+  unsigned failures_ = 0;  // attempts that failed in a row
+  steady_time retry_at_{};
+  steady_time last_heard_{};
+  steady_time sent_at_{};
+  std::optional<steady_time> live_since_;
+  bool was_live_ = false;  // this session reached live
+  std::uint64_t sessions_ = 0;
+  std::uint64_t attempts_ = 0;
+  std::optional<double> queue_usage_;
+};
+
+}  // namespace pgwake
