@@ -59,7 +59,7 @@ step() {
   packages_build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev libpq-dev rapidjson-dev libcli11-dev
     libspdlog-dev catch2)
   packages_demo=("${packages_build[@]}" postgresql)
-  packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer)
+  packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer openssl)
   packages_bench=("${packages_demo[@]}" pgbouncer)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps)
 }
@@ -94,10 +94,12 @@ need_packages() {
     fail "apt-get could not install them (all it said: ${log#"$root"/})" \
       "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
   fi
-  local new
+  local new units
   new=$(sed -n 's/^new-package //p' "$log")
+  units=$(sed -n 's/^disabled-unit //p' "$log" | xargs)
   printf '%s\n' "$new" >>"$root/build/logs/packages-installed.txt"
-  say "installed $(wc -w <<<"$new") packages, with what they depend on; they stay (build/logs/packages-installed.txt)"
+  say "installed; they stay, with what they depend on: $(wc -w <<<"$new") packages, in build/logs/packages-installed.txt"
+  if [[ $units ]]; then say "their services are not started, and not enabled: $units"; fi
 }
 
 # --- building -------------------------------------------------------------------------------------------------
