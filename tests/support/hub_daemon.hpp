@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/process.hpp"
+#include "support/raw_worker.hpp"
+
+namespace pgwake::test {
+
+/// The program under test: $PGWAKED, else the one this build made.
+std::string pgwaked_path();
+/// `pgwaked ARGUMENTS...`, with no settings from this process's environment.
+process_options pgwaked_command(std::vector<std::string> arguments);
+
+enum class readiness { none, accepting, healthy };
+
+struct hub_options {
+  std::string database{};                ///< --database; none when empty
+  std::vector<std::string> arguments{};  ///< further ones
+  std::vector<std::pair<std::string, std::string>> env{};
+  std::vector<std::string> unset{};
+  readiness until = readiness::healthy;  ///< the constructor waits for this, or throws with the log
+  std::string socket{};                  ///< default: one in a directory of its own
+  std::optional<unsigned> mask{};
+  std::optional<unsigned> max_descriptors{};
+};
+
+/// `pgwaked run`, stopped at destruction.
+class hub_daemon {
+ public:
+  explicit hub_daemon(hub_options options);
+
+  const std::string& socket() const { return options_.socket; }
+  process& child() { return *process_; }
+  bool running() { return process_->running(); }
+  std::string log() const { return process_->err(); }
+  raw_worker connect() const { return raw_worker(options_.socket); }
+  /// Connected, welcomed, v1.
+  raw_worker connect_v1(std::string_view name = {}) const;
+
+  bool await_accepting(milliseconds patience = 10s);
+  /// As a fresh worker is told.
+  bool await_health(bool healthy = true, milliseconds patience = 15s);
+
+  /// SIGTERM, and its exit code; nothing if it does not end in time.
+  std::optional<int> stop(milliseconds patience = 15s);
+  void kill();
+  /// After stop or kill: the same command again.
+  void start();
+
+ private:
+  temp_dir home_;
+  hub_options options_;
+  std::optional<process> process_;
+};
+
+}  // namespace pgwake::test
