@@ -1,0 +1,128 @@
+#include "daemon/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "common/redact.hpp"
+#include "daemon/nearest.hpp"
+#include "daemon/option_table.hpp"
+#include "daemon/toml.hpp"
+
+namespace pgwaked {
+namespace {
+
+constexpr int wrong_usage = 2;
+
+std::string description(const option& which) {
+  std::string out(which.help);
+  if (!which.initial.empty()) out += " [" + std::string(which.initial) + "]";
+  return out;
+}
+
+// The innermost subcommand that was reached.
+const CLI::App& reached(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
+  return *at;
+}
+
+std::string full_name(const CLI::App& app) {
+  const std::string own = app.get_name();
+  return app.get_parent() == nullptr ? own : full_name(*app.get_parent()) + " " + own;
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string>& known) {
+  const std::string_view near = nearest(name, {known.begin(), known.end()});
+  return near.empty() ? std::string() : "; did you mean " + std::string(near) + "?";
+}
+
+std::string unexpected(const CLI::App& app, const std::string& argument) {
+  std::vector<std::string> known;
+  if (argument.size() > 1 && argument.front() == '-') {
+    for (const CLI::Option* each : app.get_options()) {
+      for (const std::string& name : each->get_lnames()) known.push_back("--" + name);
+    }
+    // Not the value: it may be a password.
+    const std::string name = argument.substr(0, argument.find('='));
+    return "unknown option " + toml::quote(name) + suggestion(name, known);
+  }
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* each : commands) known.push_back(each->get_name());
+  const std::string shown = toml::quote(pgwake::hide_password(argument));
+  if (!commands.empty()) return "unknown command " + shown + suggestion(argument, known);
+  return "unexpected argument " + shown;
+}
+
+// CLI11 takes `--name=` for `--name` with its value still to come; here it is an empty value.
+void split_empty_values(std::vector<std::string>& args) {
+  for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    std::string& each = args[i];
+    if (each.size() > 3 && each.compare(0, 2, "--") == 0 && each.find('=') == each.size() - 1) {
+      each.pop_back();
+      args.insert(args.begin() + static_cast<std::ptrdiff_t>(i) + 1, "");
+      ++i;
+    }
+  }
+}
+
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& at = reached(app);
+  std::string what = error.what();
+  const std::vector<std::string> extras = app.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
+    what = unexpected(at, extras.front());
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && at.get_subcommands().empty() &&
+             !extras.empty()) {
+    what = unexpected(at, extras.front());
+  }
+  return full_name(at) + ": " + what + " (try " + full_name(at) + " --help)";
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, command_values& into, std::span<const std::string_view> names) {
+  for (const option& each : option_table()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), each.name) == names.end()) continue;
+    const std::string key(each.name);
+    if (each.kind == option_kind::boolean) {
+      const auto store = [&into, key](std::int64_t count) { into[key] = {count > 0 ? "true" : "false"}; };
+      app.add_flag_function(flag_of(key), store, description(each));
+      continue;
+    }
+    const CLI::callback_t store = [&into, key](const CLI::results_t& texts) {
+      into[key] = texts;
+      return true;
+    };
+    CLI::Option* added = app.add_option(flag_of(key), store, description(each));
+    added->type_name(std::string(placeholder_of(each)))->type_size(1)->expected(1)->allow_extra_args(false);
+    // A repeated option: rules add up, anything else is overruled by the last, as wrapper scripts expect.
+    if (each.kind == option_kind::list) {
+      added->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    } else {
+      added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+  }
+}
+
+command_outcome parse_command(CLI::App& app, std::vector<std::string> args) {
+  command_outcome out;
+  split_empty_values(args);
+  std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(args));
+    return out;
+  } catch (const CLI::CallForVersion& version) {
+    out.out = version.what();
+    out.out += '\n';
+  } catch (const CLI::Success&) {
+    out.out = app.help();
+  } catch (const CLI::ParseError& error) {
+    out.exit_code = wrong_usage;
+    out.err = explain(app, error);
+  }
+  out.go_on = false;
+  return out;
+}
+
+}  // namespace pgwaked

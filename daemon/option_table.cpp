@@ -1,0 +1,295 @@
+#include "daemon/option_table.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace pgwaked {
+namespace {
+
+constexpr std::uint64_t second = 1'000;
+constexpr std::uint64_t minute = 60 * second;
+constexpr std::uint64_t hour = 60 * minute;
+constexpr std::uint64_t kib = 1ULL << 10;
+constexpr std::uint64_t gib = 1ULL << 30;
+
+using kind = option_kind;
+using s = settings;
+
+// The one list. A row here, a member in settings.hpp, an entry in config/pgwaked.toml and a row in
+// docs/configure.md are a setting; options_test.cpp holds them together.
+constexpr std::array table{
+    option{.name = "database",
+           .kind = kind::text,
+           .field = &s::database,
+           .initial = "",
+           .reloadable = true,
+           .help = "libpq connection string of the database to listen to; empty: the PG* environment",
+           .secret = true},
+    option{.name = "database_file",
+           .kind = kind::path,
+           .field = &s::database_file,
+           .initial = "",
+           .reloadable = true,
+           .help = "file that holds the connection string, such as a systemd credential"},
+    option{.name = "socket",
+           .kind = kind::path,
+           .field = &s::socket,
+           .initial = "/run/pgwake/main/pgwake.sock",
+           .reloadable = false,
+           .help = "Unix socket at which workers connect",
+           .why = "a Unix socket address holds 107 bytes"},
+    option{.name = "config",
+           .kind = kind::path,
+           .field = &s::config,
+           .initial = "",
+           .reloadable = false,
+           .help = "file with settings, in TOML"},
+    option{.name = "application_name",
+           .kind = kind::text,
+           .field = &s::application_name,
+           .initial = "",
+           .reloadable = true,
+           .help = "name in pg_stat_activity; empty: pgwaked@HOST",
+           .why = "PostgreSQL cuts it after 63 bytes and replaces what is not printable ASCII"},
+    option{.name = "socket_mode",
+           .kind = kind::mode,
+           .field = &s::socket_mode,
+           .initial = "0660",
+           .reloadable = false,
+           .help = "permissions of the socket, octal; connecting takes write permission",
+           .max = 0777},
+    option{.name = "socket_group",
+           .kind = kind::text,
+           .field = &s::socket_group,
+           .initial = "",
+           .reloadable = false,
+           .help = "group of the socket, name or number; empty: the daemon's own"},
+    option{.name = "allow",
+           .kind = kind::list,
+           .field = &s::allow,
+           .initial = "",
+           .reloadable = true,
+           .help =
+               "who may connect, and to which channels: 'WHO [GLOB,...]'; none: all whom socket_mode admits"},
+    option{.name = "queue_template",
+           .kind = kind::text,
+           .field = &s::queue_template,
+           .initial = "pgmq.q_{}.INSERT",
+           .reloadable = false,
+           .help = "channel of a queue that a pgbus (v0) worker names; {} is the queue"},
+    option{.name = "heartbeat",
+           .kind = kind::duration,
+           .field = &s::heartbeat,
+           .initial = "5s",
+           .reloadable = false,
+           .help = "how often each worker is told the hub's health",
+           .min = 100,
+           .max = minute,
+           .why = "a worker leaves a hub that is silent for three heartbeats, so a long one delays that"},
+    option{.name = "probe_interval",
+           .kind = kind::duration,
+           .field = &s::probe_interval,
+           .initial = "15s",
+           .reloadable = true,
+           .help = "silence from PostgreSQL after which the connection is probed",
+           .min = 100,
+           .max = hour,
+           .why = "a lost connection is noticed only after this and probe_timeout"},
+    option{.name = "probe_timeout",
+           .kind = kind::duration,
+           .field = &s::probe_timeout,
+           .initial = "5s",
+           .reloadable = true,
+           .help = "how long a probe may stay unanswered before the connection counts as lost",
+           .min = 100,
+           .max = 10 * minute,
+           .why = "below it a busy server looks dead, above it a dead one looks busy"},
+    option{.name = "connect_timeout",
+           .kind = kind::duration,
+           .field = &s::connect_timeout,
+           .initial = "5s",
+           .reloadable = true,
+           .help = "time for one connection attempt, per host; the connection string's own wins",
+           .min = 2 * second,
+           .max = 10 * minute,
+           .why = "libpq counts whole seconds and takes no less than two"},
+    option{.name = "unlisten_linger",
+           .kind = kind::duration,
+           .field = &s::unlisten_linger,
+           .initial = "30s",
+           .reloadable = true,
+           .help = "how long a channel that no worker holds is still listened to",
+           .min = 0,
+           .max = hour,
+           .why = "each lingering channel makes every notification a little dearer"},
+    option{.name = "drain_grace",
+           .kind = kind::duration,
+           .field = &s::drain_grace,
+           .initial = "5s",
+           .reloadable = true,
+           .help = "time that workers get to move to their own connections before a planned stop",
+           .min = 0,
+           .max = 10 * minute,
+           .why = "the service manager's stop timeout must be longer"},
+    option{.name = "outbox_max_bytes",
+           .kind = kind::size,
+           .field = &s::outbox_max_bytes,
+           .initial = "16MiB",
+           .reloadable = true,
+           .help = "unsent payload frames that one worker may pile up before it is evicted, in bytes",
+           .min = 64 * kib,
+           .max = 64 * gib,
+           .why = "one payload of 7,999 bytes may take 48,000 as JSON"},
+    option{.name = "outbox_max_frames",
+           .kind = kind::count,
+           .field = &s::outbox_max_frames,
+           .initial = "65536",
+           .reloadable = true,
+           .help = "the same, in frames",
+           .min = 1,
+           .max = 100'000'000,
+           .why = "each waiting frame takes memory beyond its bytes"},
+    option{.name = "outbox_total_max_bytes",
+           .kind = kind::size,
+           .field = &s::outbox_total_max_bytes,
+           .initial = "512MiB",
+           .reloadable = true,
+           .help = "unsent frames of all workers together; past it the fullest worker is evicted",
+           .min = 64 * kib,
+           .max = 1024 * gib,
+           .why = "at least one frame must fit"},
+    option{.name = "max_workers",
+           .kind = kind::count,
+           .field = &s::max_workers,
+           .initial = "4096",
+           .reloadable = true,
+           .help = "workers connected at one time; the descriptor limit may allow fewer",
+           .min = 1,
+           .max = 1'000'000,
+           .why = "each takes one descriptor"},
+    option{.name = "max_channels",
+           .kind = kind::count,
+           .field = &s::max_channels,
+           .initial = "50000",
+           .reloadable = true,
+           .help = "channels listened to at one time",
+           .min = 1,
+           .max = 1'000'000,
+           .why = "the cost of LISTEN grows with the square of it"},
+    option{.name = "frame_deadline",
+           .kind = kind::duration,
+           .field = &s::frame_deadline,
+           .initial = "10s",
+           .reloadable = true,
+           .help = "time to finish a frame once begun; a worker that takes longer is disconnected",
+           .min = 100,
+           .max = 10 * minute,
+           .why = "an unfinished frame holds memory"},
+    option{.name = "allow_session_pooler",
+           .kind = kind::boolean,
+           .field = &s::allow_session_pooler,
+           .initial = "false",
+           .reloadable = true,
+           .help = "accept a pooler in session mode between the hub and PostgreSQL"},
+    option{.name = "log_level",
+           .kind = kind::level,
+           .field = &s::log_level,
+           .initial = "info",
+           .reloadable = true,
+           .help = "least severity that is logged: trace, debug, info, warning or error"},
+    option{.name = "log_format",
+           .kind = kind::format,
+           .field = &s::log_format,
+           .initial = "text",
+           .reloadable = false,
+           .help = "text or json, one event a line on stderr"},
+    option{.name = "metrics_listen",
+           .kind = kind::address,
+           .field = &s::metrics_listen,
+           .initial = "off",
+           .reloadable = false,
+           .help = "where metrics are served: 127.0.0.1:PORT, [::1]:PORT, unix:PATH or off",
+           .why = "the page has no authentication, so it stays on this host"},
+};
+
+// What the client library and the commands read and the daemon does not. Add a variable here once some part of
+// pgwake reads it, or `pgwaked run` takes it for a misspelling.
+constexpr auto foreign = std::to_array<std::string_view>({
+    "PGWAKE_ACK_TIMEOUT",
+    "PGWAKE_FALLBACK_LIMIT",
+    "PGWAKE_HUB_USER",
+    "PGWAKE_POLICY",
+    "PGWAKE_POLL_INTERVAL",
+    "PGWAKE_QUEUE_MAX_BYTES",
+    "PGWAKE_REATTACH",
+    "PGWAKE_SAFETY_POLL",
+    "PGWAKE_UNHEALTHY_GRACE",
+});
+// Test harnesses may hand anything to the processes they start.
+constexpr std::string_view test_prefix = "PGWAKE_TEST_";
+
+}  // namespace
+
+std::span<const option> option_table() { return table; }
+
+const option* find_option(std::string_view name) {
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const option& o) { return o.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::string flag_of(std::string_view name) {
+  std::string out = "--" + std::string(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+std::string environment_of(std::string_view name) {
+  std::string out = "PGWAKE_" + std::string(name);
+  for (char& c : out) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return out;
+}
+
+std::string_view placeholder_of(const option& which) {
+  switch (which.kind) {
+    case option_kind::path:
+      return "PATH";
+    case option_kind::duration:
+      return "DURATION";
+    case option_kind::size:
+      return "SIZE";
+    case option_kind::count:
+      return "NUMBER";
+    case option_kind::boolean:
+      return "";
+    case option_kind::mode:
+      return "MODE";
+    case option_kind::list:
+      return "RULE";
+    case option_kind::level:
+      return "LEVEL";
+    case option_kind::format:
+      return "FORMAT";
+    case option_kind::address:
+      return "ADDRESS";
+    case option_kind::text:
+      break;
+  }
+  if (which.name == "database") return "CONNINFO";
+  if (which.name == "socket_group") return "GROUP";
+  if (which.name == "queue_template") return "TEMPLATE";
+  return "NAME";
+}
+
+std::span<const std::string_view> foreign_environment() { return foreign; }
+
+bool known_environment(std::string_view variable) {
+  if (variable.substr(0, test_prefix.size()) == test_prefix) return true;
+  if (std::find(foreign.begin(), foreign.end(), variable) != foreign.end()) return true;
+  return std::any_of(table.begin(), table.end(),
+                     [&](const option& o) { return environment_of(o.name) == variable; });
+}
+
+}  // namespace pgwaked

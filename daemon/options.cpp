@@ -1,0 +1,299 @@
+#include "daemon/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+
+#include "common/redact.hpp"
+#include "common/unicode.hpp"
+#include "daemon/nearest.hpp"
+#include "daemon/toml.hpp"
+#include "daemon/units.hpp"
+
+namespace pgwaked {
+namespace {
+
+constexpr std::string_view prefix = "PGWAKE_";
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  const std::string_view near = nearest(name, {known.begin(), known.end()});
+  return near.empty() ? std::string() : "; did you mean " + std::string(near) + "?";
+}
+
+// What a value from the file is as text, in which form assign() takes it; nullopt with `why` set.
+std::optional<std::vector<std::string>> as_texts(const option& which, const toml::value_type& value,
+                                                 std::string& why) {
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    if (which.kind == option_kind::list) return *list;
+    why = "a list makes no sense here; write one value";
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    return std::vector{*text};
+  } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    switch (which.kind) {
+      case option_kind::duration:
+      case option_kind::size:
+      case option_kind::count:
+        return std::vector{std::to_string(*number)};
+      case option_kind::mode:
+        why = "a mode is octal and therefore quoted; write \"0660\"";
+        break;
+      default:
+        why = "a number makes no sense here; write a quoted text";
+    }
+  } else {
+    if (which.kind == option_kind::boolean)
+      return std::vector<std::string>{std::get<bool>(value) ? "true" : "false"};
+    why = "true or false makes no sense here";
+  }
+  return std::nullopt;
+}
+
+// PGWAKE_ALLOW: rules with semicolons between them.
+std::vector<std::string> split_rules(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(';'), text.size());
+    const std::string_view rule = text.substr(0, end);
+    if (rule.find_first_not_of(" \t") != rule.npos) out.emplace_back(rule);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+class loader {
+ public:
+  loader(const command_values& given, const surroundings& world, const load_scope& scope)
+      : given_(given), world_(world), scope_(scope) {
+    for (const option& each : option_table()) out_.origins.push_back({each.name, source::builtin, "default"});
+  }
+
+  boost::system::result<loaded, usage_error> run() {
+    if (scope_.strict_environment) check_environment();
+    if (in_scope("config")) take_file(config_path());
+    for (const option& each : option_table()) {
+      if (!in_scope(each.name)) continue;
+      const std::string variable = environment_of(each.name);
+      if (const std::string* text = environment(variable); text != nullptr && !text->empty()) {
+        const bool list = each.kind == option_kind::list;
+        take(each, list ? split_rules(*text) : std::vector{*text}, source::environment,
+             "environment " + variable);
+      }
+      if (const auto found = given_.find(each.name); found != given_.end() && !found->second.empty()) {
+        take(each, found->second, source::command_line, "command line");
+      }
+    }
+    choose_database();
+    if (!errors_.empty()) return usage_error{joined()};
+    add_warnings();
+    return std::move(out_);
+  }
+
+ private:
+  bool in_scope(std::string_view name) const {
+    const auto& names = scope_.names;
+    return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  const std::string* environment(std::string_view variable) const {
+    for (const auto& each : world_.environment) {
+      if (each.first == variable) return &each.second;
+    }
+    return nullptr;
+  }
+
+  void check_environment() {
+    for (const auto& each : world_.environment) {
+      const std::string& variable = each.first;
+      if (variable.compare(0, prefix.size(), prefix) != 0 || known_environment(variable)) continue;
+      std::vector<std::string> known(foreign_environment().begin(), foreign_environment().end());
+      for (const option& one : option_table()) known.push_back(environment_of(one.name));
+      errors_.push_back("unknown environment variable " + shown(variable) + did_you_mean(variable, known));
+    }
+  }
+
+  // Where to look for the file, and who says so.
+  std::pair<std::string, std::string> config_path() const {
+    if (const auto found = given_.find("config"); found != given_.end() && !found->second.empty()) {
+      return {found->second.back(), "command line"};
+    }
+    const std::string variable = environment_of("config");
+    const std::string* path = environment(variable);
+    return {path == nullptr ? std::string() : *path, "environment " + variable};
+  }
+
+  void take_file(const std::pair<std::string, std::string>& from) {
+    const std::string& path = from.first;
+    if (path.empty()) return;
+    const auto content = world_.read_file(path);
+    if (!content) {
+      errors_.push_back("config: cannot read " + shown(path) + ": " + content.error().reason + " (from " +
+                        from.second + ")");
+      return;
+    }
+    const auto entries = toml::parse(*content);
+    if (!entries) {
+      errors_.push_back(where(path, entries.error().line) + ": " + entries.error().message);
+      return;
+    }
+    for (const toml::entry& each : *entries) take_entry(path, each);
+  }
+
+  void take_entry(const std::string& path, const toml::entry& each) {
+    const option* which = find_option(each.key);
+    if (which == nullptr) {
+      std::vector<std::string> known;
+      for (const option& one : option_table()) known.emplace_back(one.name);
+      errors_.push_back(where(path, each.line) + ": unknown setting " + shown(each.key) +
+                        did_you_mean(each.key, known));
+      return;
+    }
+    if (which->name == "config") {
+      errors_.push_back(where(path, each.line) +
+                        ": config can be set on the command line or in the environment only");
+      return;
+    }
+    if (!in_scope(which->name)) return;
+    std::string why;
+    const auto texts = as_texts(*which, each.value, why);
+    const std::string origin_text = "file " + where(path, each.line);
+    if (!texts) {
+      fail(*which, why, origin_text);
+      return;
+    }
+    take(*which, *texts, source::file, origin_text);
+  }
+
+  void take(const option& which, const std::vector<std::string>& texts, source from,
+            const std::string& text) {
+    if (const auto why = assign(which, texts, world_.names, out_.values)) {
+      fail(which, *why, text);
+      return;
+    }
+    origin& known = origin_of(which.name);
+    known.from = from;
+    known.text = text;
+  }
+
+  // One connection string: the higher level wins, and two of one level are a contradiction.
+  void choose_database() {
+    settings& values = out_.values;
+    if (values.database.empty() || values.database_file.empty()) return;
+    origin& direct = origin_of("database");
+    origin& file = origin_of("database_file");
+    if (direct.from == file.from) {
+      errors_.push_back("database and database_file are both set; keep one (from " + direct.text +
+                        (direct.text == file.text ? "" : " and " + file.text) + ")");
+      return;
+    }
+    const bool direct_wins = direct.from > file.from;
+    (direct_wins ? values.database_file : values.database).clear();
+    origin& loser = direct_wins ? file : direct;
+    loser.text += ", overruled by " + std::string(direct_wins ? "database" : "database_file");
+  }
+
+  void add_warnings() {
+    const settings& values = out_.values;
+    if (out_.origin_of("database").from == source::command_line && pgwake::has_password(values.database)) {
+      out_.warnings.push_back(
+          "database: a password on the command line shows in the process list; use database_file, "
+          "PGWAKE_DATABASE or a passfile instead");
+    }
+    if (values.outbox_max_bytes > values.outbox_total_max_bytes) {
+      out_.warnings.push_back("outbox_max_bytes (" + format_size(values.outbox_max_bytes) +
+                              ") is above outbox_total_max_bytes (" +
+                              format_size(values.outbox_total_max_bytes) +
+                              "): no worker will reach its own limit");
+    }
+  }
+
+  origin& origin_of(std::string_view name) {
+    return *std::find_if(out_.origins.begin(), out_.origins.end(),
+                         [&](const origin& o) { return o.name == name; });
+  }
+
+  void fail(const option& which, const std::string& why, const std::string& from) {
+    errors_.push_back(std::string(which.name) + ": " + why + " (from " + from + ")");
+  }
+
+  static std::string shown(const std::string& text) {
+    const std::string quoted = toml::quote(pgwake::replace_bad_utf8(text));
+    return quoted.size() == text.size() + 2 ? text : quoted;
+  }
+
+  static std::string where(const std::string& path, int line) {
+    return shown(path) + " line " + std::to_string(line);
+  }
+
+  std::string joined() const {
+    std::string out;
+    for (const std::string& each : errors_) out += (out.empty() ? "" : "\n") + each;
+    return out;
+  }
+
+  const command_values& given_;
+  const surroundings& world_;
+  const load_scope& scope_;
+  loaded out_;
+  std::vector<std::string> errors_;
+};
+
+}  // namespace
+
+const origin& loaded::origin_of(std::string_view name) const {
+  return *std::find_if(origins.begin(), origins.end(), [&](const origin& o) { return o.name == name; });
+}
+
+boost::system::result<loaded, usage_error> load(const command_values& given, const surroundings& world,
+                                                const load_scope& scope) {
+  return loader(given, world, scope).run();
+}
+
+boost::system::result<loaded, usage_error> load(const std::vector<std::string>& args,
+                                                const surroundings& world) {
+  CLI::App app("", "pgwaked run");
+  command_values given;
+  add_options(app, given);
+  const command_outcome outcome = parse_command(app, args);
+  if (!outcome.go_on) return usage_error{outcome.err};
+  return load(given, world);
+}
+
+boost::system::result<std::string, usage_error> read_database(const settings& values,
+                                                              const surroundings& world) {
+  // g++ can make the error out of a string too (C++20's aggregates in parentheses), so say which one is
+  // meant.
+  using text = boost::system::result<std::string, usage_error>;
+  const auto value = [](std::string conninfo) {
+    return text(boost::system::in_place_value, std::move(conninfo));
+  };
+  if (values.database_file.empty()) return value(values.database);
+  constexpr std::string_view spaces = " \t\r\n\v\f";
+  const auto content = world.read_file(values.database_file);
+  const std::string name = "database_file: " + toml::quote(values.database_file);
+  if (!content) return usage_error{name + " cannot be read: " + content.error().reason};
+  const std::size_t begin = content->find_first_not_of(spaces);
+  if (begin == std::string::npos)
+    return usage_error{name + " is empty; write a libpq connection string into it"};
+  if (content->find('\0') != std::string::npos)
+    return usage_error{name + " is not a text file (it holds a NUL byte)"};
+  return value(content->substr(begin, content->find_last_not_of(spaces) - begin + 1));
+}
+
+void print_config(std::ostream& out, const loaded& what) {
+  for (const option& each : option_table()) {
+    // The file cannot name itself, so that line is a comment.
+    out << (each.name == "config" ? "# " : "") << each.name << " = " << show(each, what.values) << "  # "
+        << what.origin_of(each.name).text << '\n';
+  }
+}
+
+std::vector<change> differences(const settings& before, const settings& after) {
+  std::vector<change> out;
+  for (const option& each : option_table()) {
+    const bool same = std::visit([&](auto field) { return before.*field == after.*field; }, each.field);
+    if (!same) out.push_back({each.name, each.reloadable, show(each, before), show(each, after)});
+  }
+  return out;
+}
+
+}  // namespace pgwaked
