@@ -35,6 +35,11 @@ bool listen_plan::active(const std::string& channel) const {
   return it != entries_.end() && it->second.now == state::active;
 }
 
+void listen_plan::collect_active(std::unordered_set<std::string>& out) const {
+  for (const auto& [channel, e] : entries_)
+    if (e.wanted && e.now == state::active) out.insert(channel);
+}
+
 void listen_plan::enqueue(const std::string& channel, entry& e) {
   if (e.place != 0) return;
   e.place = ++places_;

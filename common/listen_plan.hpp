@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,9 @@ class listen_plan {
   void shrink(std::size_t most);
 
   void set_linger(millis linger) { limits_.linger = linger; }
+
+  // Adds the channels that are active and wanted.
+  void collect_active(std::unordered_set<std::string>& out) const;
 
   std::size_t wanted_count() const { return wanted_; }
   std::size_t active_count() const { return active_; }  // as pg_listening_channels() would count ours

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -130,8 +131,9 @@ class upstream {
   void go_live(steady_time now, actions& out);
   void idle_work(steady_time now, actions& out);
   void fail(std::string reason, std::string detail, steady_time now, actions& out);
-  void end_session(std::string reason, steady_time now, actions& out);
-  void schedule(steady_time now, bool login_refused);
+  void end_session(std::string reason, std::string detail, steady_time now, actions& out);
+  millis delay_after_session(steady_time now);
+  void log_failure(const char* event, actions& out) const;
   void attempt(steady_time now, actions& out);
   void judge_health(actions& out);
   void unhealthy(std::string reason, std::string detail, actions& out);
@@ -151,17 +153,16 @@ class upstream {
   std::string database_;
   std::uint64_t checks_ = 0;  // numbers the self-NOTIFYs
   std::string check_payload_;
-  std::vector<std::string> was_active_;  // before the outage, for recovering_
-  std::size_t recovering_ = 0;           // channels that must be active again before health returns
+  std::unordered_set<std::string> recovering_;  // must be active again before health returns
   bool healthy_ = false;
   std::string reason_ = "connecting";
   std::string detail_;
-  unsigned failures_ = 0;  // attempts that failed in a row
+  unsigned failures_ = 0;     // attempts that failed in a row
+  unsigned short_lives_ = 0;  // live sessions in a row that died young
   steady_time retry_at_{};
   steady_time last_heard_{};
   steady_time sent_at_{};
-  std::optional<steady_time> live_since_;
-  bool was_live_ = false;  // this session reached live
+  std::optional<steady_time> live_since_;  // set: this session reached live
   std::uint64_t sessions_ = 0;
   std::uint64_t attempts_ = 0;
   std::optional<double> queue_usage_;

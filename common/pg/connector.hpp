@@ -21,8 +21,7 @@ class connector {
   };
   using handler = std::function<void(outcome)>;
 
-  // The handler runs on the executor. `before_thread_work` runs first on the helper thread (a library blocks all
-  // signals there).
+  // The handler runs on the executor. The helper thread has all signals blocked.
   explicit connector(boost::asio::any_io_executor executor);
   // Never blocks: an attempt under way is abandoned, its thread ends by itself and closes what it opened.
   ~connector();

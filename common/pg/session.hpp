@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,28 +34,34 @@ class session : public std::enable_shared_from_this<session> {
   session& operator=(const session&) = delete;
 
   // A simple query; its outcome comes by on_result. Only when none is in flight.
-  void query(const std::string& sql);
+  void query(std::string sql);
   // Takes what the server has sent by now; true if there was anything. Used before a deadline is judged.
   bool read_pass();
   // Closes at once; no event follows.
   void close();
+  // In the child of a fork: closes the inherited descriptors without a word to the server. The parent's session
+  // goes on; this object is good for nothing but destruction.
+  void abandon();
 
  private:
   session(boost::asio::any_io_executor executor, handle conn, session_events& events);
   void wait_readable();
   void wait_writable();
-  void on_readable();
+  void turn();
+  bool pass();
   void flush();
-  bool drain();  // results, then notifications; false once the session was lost or closed
+  void send_waiting();
+  void drain(std::size_t& budget);
   bool take_results();
-  bool take_notifications(std::size_t& budget);
+  void note_result(const PGresult* result);
   void lose(std::string reason);
-  void note_result(PGresult* result);
   static void notice(void* self, const PGresult* result);
 
   boost::asio::posix::stream_descriptor socket_;
   handle conn_;
   session_events* events_;  // null once closed
+  std::optional<std::string> waiting_sql_;
+  bool in_pass_ = false;
   bool in_query_ = false;
   bool waiting_writable_ = false;
   query_result result_;

@@ -1,0 +1,113 @@
+#include "common/pg/connector.hpp"
+
+#include <pthread.h>
+
+#include <boost/asio/post.hpp>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+namespace pgwake::pg {
+
+// Outlives the connector while an attempt is under way.
+struct connector::shared {
+  explicit shared(boost::asio::any_io_executor e) : executor(std::move(e)) {}
+
+  std::mutex guard;
+  // Null once the connector is gone: then nothing is posted any more, the event loop may be gone too.
+  boost::asio::any_io_executor executor;
+  bool abandoned = false;
+  bool busy = false;
+  handler done;
+};
+
+namespace {
+
+// libpq tells no SQLSTATE for a failed connect; the texts of authentication failures have been stable since 8.0,
+// and a text in another language only means the faster retry.
+bool login_refused(std::string_view message) {
+  for (const auto* words : {"password authentication failed", "no password supplied", "authentication failed",
+                            "no pg_hba.conf entry", "is not permitted to log in", "pg_hba.conf rejects",
+                            "\" does not exist"})
+    if (message.find(words) != std::string_view::npos) return true;
+  return false;
+}
+
+std::string place(const PGconn* conn) {
+  const char* host = PQhost(conn);
+  const char* port = PQport(conn);
+  return std::string(host != nullptr ? host : "") + ":" + (port != nullptr ? port : "");
+}
+
+connector::outcome connect_now(const connect_settings& settings) {
+  const auto parameters = connect_parameters(settings);
+  std::vector<const char*> keywords;
+  std::vector<const char*> values;
+  for (const auto& [keyword, value] : parameters) {
+    keywords.push_back(keyword.c_str());
+    values.push_back(value.c_str());
+  }
+  keywords.push_back(nullptr);
+  values.push_back(nullptr);
+  connector::outcome out;
+  out.conn.reset(PQconnectdbParams(keywords.data(), values.data(), 1));
+  if (!out.conn) {
+    out.failure.message = "out of memory";
+  } else if (PQstatus(out.conn.get()) != CONNECTION_OK || PQsocket(out.conn.get()) < 0) {
+    out.failure.message = PQerrorMessage(out.conn.get());
+    while (!out.failure.message.empty() && out.failure.message.back() == '\n') out.failure.message.pop_back();
+    out.failure.login_refused = login_refused(out.failure.message);
+    out.conn.reset();
+  } else {
+    out.info.backend_pid = PQbackendPID(out.conn.get());
+    out.info.server_version = PQserverVersion(out.conn.get());
+    out.info.server = place(out.conn.get());
+  }
+  return out;
+}
+
+}  // namespace
+
+connector::connector(boost::asio::any_io_executor executor) : shared_(std::make_shared<shared>(std::move(executor))) {}
+
+connector::~connector() {
+  const std::lock_guard lock(shared_->guard);
+  shared_->abandoned = true;
+  shared_->done = nullptr;
+  shared_->executor = {};
+}
+
+bool connector::busy() const {
+  const std::lock_guard lock(shared_->guard);
+  return shared_->busy;
+}
+
+void connector::start(connect_settings settings, handler done) {
+  {
+    const std::lock_guard lock(shared_->guard);
+    shared_->busy = true;
+    shared_->done = std::move(done);
+  }
+  // The thread inherits the mask: no signal of the process is ever handled on it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([state = shared_, settings = std::move(settings)] {
+    auto result = std::make_shared<outcome>(connect_now(settings));
+    const std::lock_guard lock(state->guard);
+    state->busy = false;
+    if (state->abandoned) return;  // the result closes its session here
+    boost::asio::post(state->executor, [state, result] {
+      handler run;
+      {
+        const std::lock_guard inner(state->guard);
+        run = std::move(state->done);
+      }
+      if (run) run(std::move(*result));
+    });
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace pgwake::pg

@@ -1,0 +1,371 @@
+#include "common/upstream.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "common/channel.hpp"
+
+namespace pgwake {
+namespace {
+
+template <typename Number>
+Number number(const std::optional<std::string>& text) {
+  Number n = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), n);
+  return n;
+}
+
+bool is_true(const std::optional<std::string>& text) { return text == "t"; }
+
+// Everything that comes before any SET or LISTEN, so that nothing leaks to a pooler's next client.
+constexpr const char* identity_sql =
+    "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.current_database(), "
+    "pg_catalog.current_setting('server_encoding')";
+// Readable by an ordinary role, but a host may have taken that away: its failure is no fault.
+constexpr const char* system_id_sql = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
+constexpr const char* probe_sql =
+    "SELECT pg_catalog.pg_backend_pid(), (SELECT pg_catalog.count(*) FROM pg_catalog.pg_listening_channels()), "
+    "pg_catalog.pg_notification_queue_usage()";
+
+}  // namespace
+
+upstream::upstream(settings s, std::uint64_t seed)
+    : settings_(std::move(s)), jitter_(seed), plan_(settings_.listen, seed + 1) {}
+
+void upstream::start(steady_time now, actions& out) {
+  if (state_ == state::idle) attempt(now, out);
+}
+
+void upstream::stop(actions& out) {
+  if (state_ == state::checking || state_ == state::live) out.push_back(close{"stopping"});
+  state_ = state::idle;
+  step_ = step::none;
+}
+
+void upstream::change(const settings& s) {
+  auto kept = std::move(settings_.self_check);
+  settings_ = s;
+  settings_.self_check = std::move(kept);
+  plan_.set_linger(s.listen.linger);
+}
+
+void upstream::reconnect(std::string reason, steady_time now, actions& out) {
+  if (state_ == state::checking || state_ == state::live) {
+    out.push_back(close{reason});
+    end_session(std::move(reason), "", now, out);
+  }
+  if (state_ == state::waiting) attempt(now, out);
+}
+
+void upstream::attempt(steady_time, actions& out) {
+  state_ = state::connecting;
+  ++attempts_;
+  out.push_back(connect{});
+}
+
+void upstream::connected(const session_info& info, steady_time now, actions& out) {
+  if (state_ != state::connecting) {
+    if (state_ == state::idle) out.push_back(close{"stopping"});
+    return;
+  }
+  state_ = state::checking;
+  session_ = info;
+  pooled_ = false;
+  last_heard_ = now;
+  query(step::identity, identity_sql, now, out);
+}
+
+void upstream::connect_failed(const connect_failure& failure, steady_time now, actions& out) {
+  if (state_ != state::connecting) return;
+  unhealthy(failure.login_refused ? "login" : "connecting", failure.message, out);
+  state_ = state::waiting;
+  const auto& limits = failure.login_refused ? settings_.login : settings_.reconnect;
+  retry_at_ = now + backoff_delay(limits, ++failures_, jitter_.next());
+  log_failure("upstream attempt failed", out);
+}
+
+// Every failure at first, then fewer and fewer: an outage of a night must not fill the log.
+void upstream::log_failure(const char* event, actions& out) const {
+  const bool rare = failures_ % 64 == 0 || (failures_ & (failures_ - 1)) == 0;
+  if (failures_ > 4 && !rare) return;
+  auto text = "reason=" + reason_ + " attempts=" + std::to_string(failures_);
+  if (!detail_.empty()) text += " " + detail_;
+  out.push_back(note{note::level::warning, event, std::move(text)});
+}
+
+void upstream::query(step s, std::string sql, steady_time now, actions& out) {
+  step_ = s;
+  sent_at_ = now;
+  out.push_back(send{std::move(sql)});
+}
+
+void upstream::result(const query_result& r, steady_time now, actions& out) {
+  if (state_ != state::checking && state_ != state::live) return;
+  heard(now);
+  next_step(std::exchange(step_, step::none), r, now, out);
+}
+
+void upstream::next_step(step done, const query_result& r, steady_time now, actions& out) {
+  switch (done) {
+    case step::none:
+    case step::self_wait: return;
+    case step::identity: return identity_came(r, now, out);
+    case step::system_id: {
+      const auto id = r.ok && !r.row.empty() ? r.row[0].value_or("") : "";
+      out.push_back(identified{database_, id});
+      return query(step::settings, settings_sql(), now, out);
+    }
+    case step::settings:
+      if (!r.ok) return fail("settings", r.message, now, out);
+      return query(step::self_listen, "LISTEN " + quote_identifier(fence_channel), now, out);
+    case step::self_listen:
+      if (!r.ok) return fail(r.sqlstate == "25006" || r.sqlstate == "55000" ? "recovery" : "listen", r.message, now, out);
+      check_returned_ = false;
+      check_payload_ = settings_.self_check + ":" + std::to_string(++checks_);
+      return query(step::self_notify,
+                   "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(check_payload_), now, out);
+    case step::self_notify: return notify_came(r, now, out);
+    case step::probe: return probe_came(r, now, out);
+    case step::listen: return listened(r, now, out);
+  }
+}
+
+void upstream::identity_came(const query_result& r, steady_time now, actions& out) {
+  if (!r.ok || r.row.size() < 4) return fail("check", r.message, now, out);
+  pid_ = number<int>(r.row[0]);
+  pooled_ = pid_ != session_.backend_pid;
+  if (pooled_ && !settings_.allow_session_pooler)
+    return fail("pooler",
+                "a connection pooler answers here (backend " + std::to_string(pid_) + ", libpq was told " +
+                    std::to_string(session_.backend_pid) +
+                    "): LISTEN needs a direct connection; point `database` at PostgreSQL itself, or set "
+                    "allow_session_pooler if the pooler is in session mode",
+                now, out);
+  if (is_true(r.row[1]))
+    return fail("recovery", "the server is a standby: LISTEN works on a primary only", now, out);
+  database_ = r.row[2].value_or("");
+  ascii_ = r.row[3] == "SQL_ASCII";
+  query(step::system_id, system_id_sql, now, out);
+}
+
+// set_config over the settings that exist here: a SET of one that this version lacks would fail the whole batch.
+std::string upstream::settings_sql() const {
+  std::string values =
+      "('statement_timeout','0'),('idle_session_timeout','0'),('transaction_timeout','0'),"
+      "('idle_in_transaction_session_timeout','0'),('default_transaction_read_only','off'),"
+      // The self-NOTIFY needs no disk and must not wait for a standby: while it waited, nobody could NOTIFY.
+      "('synchronous_commit','off'),"
+      "('tcp_keepalives_idle','30'),('tcp_keepalives_interval','10'),('tcp_keepalives_count','3'),"
+      "('tcp_user_timeout','15000'),('client_connection_check_interval','10000'),"
+      "('lock_timeout','" +
+      std::to_string(settings_.lock_timeout.count()) + "')";
+  // In SQL_ASCII the server knows no encoding, and bytes that are not UTF-8 would end a UTF8 session.
+  if (ascii_) values += ",('client_encoding','SQL_ASCII')";
+  return "SELECT pg_catalog.count(pg_catalog.set_config(s.name, w.value, false)) FROM (VALUES " + values +
+         ") AS w(name, value) JOIN pg_catalog.pg_settings s ON s.name = w.name";
+}
+
+void upstream::notify_came(const query_result& r, steady_time now, actions& out) {
+  if (!r.ok) {
+    // It waits behind another transaction's commit (or a full queue): that proves nothing about this session.
+    out.push_back(note{note::level::warning, "self check not possible", r.sqlstate + " " + r.message});
+    return go_live(now, out);
+  }
+  if (check_returned_) return go_live(now, out);
+  step_ = step::self_wait;
+  sent_at_ = now;
+}
+
+bool upstream::own_check(std::string_view payload, steady_time now, actions& out) {
+  if (check_payload_.empty() || payload != check_payload_) {
+    return !settings_.self_check.empty() && payload.starts_with(settings_.self_check) &&
+           payload.substr(settings_.self_check.size()).starts_with(':');
+  }
+  check_returned_ = true;
+  if (state_ == state::checking && step_ == step::self_wait) {
+    step_ = step::none;
+    go_live(now, out);
+  }
+  return true;
+}
+
+void upstream::go_live(steady_time now, actions& out) {
+  state_ = state::live;
+  live_since_ = now;
+  ++sessions_;
+  out.push_back(note{note::level::info, "upstream connected",
+                     session_.server + " backend=" + std::to_string(pid_) + (pooled_ ? " through a pooler" : "")});
+  idle_work(now, out);
+  judge_health(out);
+}
+
+void upstream::probe_came(const query_result& r, steady_time now, actions& out) {
+  if (!r.ok || r.row.size() < 3) return fail("probe", r.message, now, out);
+  const auto pid = number<int>(r.row[0]);
+  const auto count = number<std::size_t>(r.row[1]);
+  queue_usage_ = number<double>(r.row[2]);
+  const auto expected = plan_.active_count() + 1;  // and the fence channel
+  if (pid != pid_)
+    return fail("probe", "another backend answers: " + std::to_string(pid) + " instead of " + std::to_string(pid_),
+                now, out);
+  if (count != expected)
+    return fail("probe",
+                "the session listens to " + std::to_string(count) + " channels instead of " +
+                    std::to_string(expected),
+                now, out);
+  idle_work(now, out);
+}
+
+void upstream::listened(const query_result& r, steady_time now, actions& out) {
+  std::vector<listen_plan::event> events;
+  plan_.done({r.ok, r.truncated, r.sqlstate, r.message}, now, events);
+  std::optional<std::string> replace;
+  for (auto& e : events) {
+    switch (e.what) {
+      case listen_plan::event::kind::activated:
+      case listen_plan::event::kind::refused: {
+        recovering_.erase(e.channel);
+        if (e.what == listen_plan::event::kind::activated)
+          out.push_back(activated{std::move(e.channel)});
+        else
+          out.push_back(refused{std::move(e.channel), e.why, std::move(e.sqlstate), std::move(e.reason)});
+        break;
+      }
+      case listen_plan::event::kind::retrying:
+        out.push_back(note{note::level::warning, "LISTEN failed, will be retried",
+                           "channel=" + quote_identifier(e.channel) + " sqlstate=" + e.sqlstate + " " + e.reason});
+        break;
+      case listen_plan::event::kind::released: break;
+      case listen_plan::event::kind::replace_session: replace = e.sqlstate + " " + e.reason; break;
+    }
+  }
+  if (replace) return fail("listen", *replace, now, out);
+  judge_health(out);
+  idle_work(now, out);
+}
+
+void upstream::idle_work(steady_time now, actions& out) {
+  if (state_ != state::live || step_ != step::none) return;
+  if (auto b = plan_.next(now)) query(step::listen, std::move(b->sql), now, out);
+}
+
+// A session that must not serve: closed, told, replaced.
+void upstream::fail(std::string reason, std::string detail, steady_time now, actions& out) {
+  out.push_back(close{reason});
+  end_session(std::move(reason), std::move(detail), now, out);
+}
+
+void upstream::session_lost(std::string reason, steady_time now, actions& out) {
+  if (state_ != state::checking && state_ != state::live) return;
+  end_session("connection_lost", std::move(reason), now, out);
+}
+
+void upstream::end_session(std::string reason, std::string detail, steady_time now, actions& out) {
+  step_ = step::none;
+  check_payload_.clear();
+  if (live_since_) {
+    plan_.collect_active(recovering_);
+    plan_.session_lost();
+    out.push_back(lost{reason});
+  }
+  unhealthy(std::move(reason), std::move(detail), out);
+  state_ = state::waiting;
+  retry_at_ = now + delay_after_session(now);
+  log_failure("upstream lost", out);
+  live_since_.reset();
+}
+
+// After a session that went live the attempts start over: at once, unless such sessions keep dying young.
+millis upstream::delay_after_session(steady_time now) {
+  if (!live_since_) return backoff_delay(settings_.reconnect, failures_++, jitter_.next());
+  failures_ = 1;
+  if (now - *live_since_ >= settings_.short_life) short_lives_ = 0;
+  const backoff_limits gentle{settings_.reconnect.base, settings_.short_life_delay};
+  return backoff_delay(gentle, short_lives_++, jitter_.next());
+}
+
+void upstream::unhealthy(std::string reason, std::string detail, actions& out) {
+  const bool changed = healthy_ || reason_ != reason || detail_ != detail;
+  healthy_ = false;
+  reason_ = std::move(reason);
+  detail_ = std::move(detail);
+  if (changed) out.push_back(health{false, reason_, detail_});
+}
+
+void upstream::judge_health(actions& out) {
+  if (state_ != state::live || healthy_) return;
+  if (!recovering_.empty()) {
+    if (reason_ != "relisten") unhealthy("relisten", "LISTENing again", out);
+    return;
+  }
+  healthy_ = true;
+  reason_.clear();
+  detail_.clear();
+  out.push_back(health{true, "", ""});
+}
+
+bool upstream::want(const std::string& channel, steady_time now, actions& out) {
+  const bool active = plan_.want(channel);
+  if (!active) idle_work(now, out);
+  return active;
+}
+
+void upstream::unwant(const std::string& channel, steady_time now, actions& out) {
+  plan_.unwant(channel, now);
+  if (recovering_.erase(channel) > 0) judge_health(out);
+}
+
+void upstream::shrink(std::size_t most, steady_time now, actions& out) {
+  plan_.shrink(most);
+  idle_work(now, out);
+}
+
+std::optional<steady_time> upstream::command_deadline() const {
+  const auto since = std::max(last_heard_, sent_at_);
+  switch (step_) {
+    case step::none: return std::nullopt;
+    case step::identity:
+    case step::system_id:
+    case step::settings:
+    case step::probe: return since + settings_.probe_timeout;
+    case step::self_wait: return sent_at_ + settings_.probe_timeout;
+    case step::self_notify: return since + settings_.lock_timeout + settings_.probe_timeout;
+    case step::self_listen:
+    case step::listen: return since + settings_.probe_interval + settings_.probe_timeout;
+  }
+  return std::nullopt;
+}
+
+void upstream::tick(steady_time now, actions& out) {
+  if (state_ == state::waiting) {
+    if (now >= retry_at_) attempt(now, out);
+    return;
+  }
+  if (state_ != state::checking && state_ != state::live) return;
+  if (const auto at = command_deadline(); at && now >= *at) {
+    if (step_ == step::self_wait)
+      return fail("deaf", "the session's own NOTIFY was committed and did not come back", now, out);
+    return fail("silent", "no byte from the server in time", now, out);
+  }
+  idle_work(now, out);
+  if (state_ == state::live && step_ == step::none && now >= last_heard_ + settings_.probe_interval)
+    query(step::probe, probe_sql, now, out);
+}
+
+std::optional<steady_time> upstream::deadline() const {
+  switch (state_) {
+    case state::idle:
+    case state::connecting: return std::nullopt;
+    case state::waiting: return retry_at_;
+    case state::checking:
+    case state::live: break;
+  }
+  if (const auto at = command_deadline()) return at;
+  if (state_ != state::live) return std::nullopt;
+  const auto probe = last_heard_ + settings_.probe_interval;
+  const auto plan = plan_.deadline();
+  return plan ? std::min(probe, *plan) : probe;
+}
+
+}  // namespace pgwake
