@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/channel.hpp"
+#include "common/frame.hpp"
+#include "common/message.hpp"
+#include "common/time.hpp"
+
+namespace pgwaked {
+
+// The channels that a worker may subscribe to, by its credentials (K1).
+struct channel_access {
+  bool all = true;
+  std::vector<std::string> globs;  // on physical channels, when not `all`
+  bool allows(std::string_view channel) const;
+};
+
+// One connection's incoming side: bytes in, requests out. Pure. Knows the dialect (v1 once `hello` came as first
+// frame, else v0), names, limits and the deadline of a frame begun but not finished (K4).
+//
+//   fresh    nothing came yet
+//   talking  the first frame came; the dialect is settled
+//   broken   a protocol error: nothing more is read
+class worker_protocol {
+ public:
+  enum class dialect { v0, v1 };
+
+  struct greeted { pgwake::hello hello; };  // v1: answer with welcome
+  struct spoke {};                          // v0: its first frame came, it gets status frames now
+  struct subscribe { std::string channel; };
+  struct unsubscribe { std::string channel; };
+  struct reject { pgwake::nack nack; };
+  struct pinged { std::uint64_t id; };
+  struct asked_stats {};
+  struct ignored { std::string t; };  // an unknown frame
+  struct broken { std::string reason; };
+  using event = std::variant<greeted, spoke, subscribe, unsubscribe, reject, pinged, asked_stats, ignored, broken>;
+
+  worker_protocol(pgwake::queue_template queues, channel_access access, pgwake::millis frame_deadline)
+      : queues_(std::move(queues)), access_(std::move(access)), frame_deadline_(frame_deadline) {}
+
+  void bytes(std::string_view data, pgwake::steady_time now, std::vector<event>& out);
+  // A frame begun too long ago is a protocol error.
+  void tick(pgwake::steady_time now, std::vector<event>& out);
+  std::optional<pgwake::steady_time> deadline() const;
+
+  dialect speaks() const { return dialect_; }
+  bool is_broken() const { return state_ == state::broken; }
+
+ private:
+  enum class state { fresh, talking, broken };
+
+  void frame(std::string_view body, std::vector<event>& out);
+  void take(pgwake::from_worker& message, bool first, std::vector<event>& out);
+  void take_sub(pgwake::wire_name& q, std::vector<event>& out);
+  void fail(std::string reason, std::vector<event>& out);
+  std::string channel_of(const std::string& q) const;
+
+  pgwake::queue_template queues_;
+  channel_access access_;
+  pgwake::millis frame_deadline_;
+  pgwake::frame_reader reader_{pgwake::max_frame_from_worker};
+  state state_ = state::fresh;
+  dialect dialect_ = dialect::v0;
+  std::optional<pgwake::steady_time> begun_;  // when the unfinished frame began
+};
+
+}  // namespace pgwaked
