@@ -55,8 +55,9 @@ void add(spans& out, std::size_t begin, std::size_t end) {
   if (begin < end) out.push_back({begin, end});
 }
 
+// A key may be percent-encoded.
 bool is_key_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '%';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '%';
 }
 
 // Whether `text` is key=value pairs as they follow a URI's `?`.

@@ -14,11 +14,19 @@ namespace {
 
 constexpr int wrong_usage = 2;
 
+constexpr std::size_t help_column = 33;  // the widest option and its value, so that no line breaks there
+
 std::string description(const option& which) {
-  std::string out(which.help);
-  if (!which.initial.empty()) out += " [" + std::string(which.initial) + "]";
-  return out;
+  std::string_view initial = which.initial;
+  if (initial.empty()) initial = which.kind == option_kind::list ? "everyone" : "none";
+  return std::string(which.help) + " [" + std::string(initial) + "]";
 }
+
+constexpr std::string_view footer =
+    "Each option is also a key of the file given with --config (outbox_max_bytes = \"16MiB\") and an\n"
+    "environment variable (PGWAKE_OUTBOX_MAX_BYTES). The command line wins over the environment, that over\n"
+    "the file, that over the default in [brackets]. Durations: 250ms, 15s, 2m, 1h. Sizes: 64KiB, 16MiB, "
+    "1GiB.";
 
 // The innermost subcommand that was reached.
 const CLI::App& reached(const CLI::App& app) {
@@ -82,12 +90,16 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 void add_options(CLI::App& app, command_values& into, std::span<const std::string_view> names) {
+  app.get_formatter()->column_width(help_column);
+  if (names.empty()) app.footer(std::string(footer));
   for (const option& each : option_table()) {
     if (!names.empty() && std::find(names.begin(), names.end(), each.name) == names.end()) continue;
     const std::string key(each.name);
     if (each.kind == option_kind::boolean) {
-      const auto store = [&into, key](std::int64_t count) { into[key] = {count > 0 ? "true" : "false"}; };
-      app.add_flag_function(flag_of(key), store, description(each));
+      // `each` sees the text as it stands; CLI11's own conversion throws std::invalid_argument at "maybe".
+      app.add_flag(flag_of(key))->description(description(each))->each([&into, key](const std::string& text) {
+        into[key] = {text};
+      });
       continue;
     }
     const CLI::callback_t store = [&into, key](const CLI::results_t& texts) {

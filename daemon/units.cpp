@@ -26,12 +26,13 @@ struct near_miss {
   std::string_view meant;
 };
 constexpr std::array near_misses{
-    near_miss{"sec", "s"},   near_miss{"secs", "s"},  near_miss{"second", "s"}, near_miss{"seconds", "s"},
-    near_miss{"min", "m"},   near_miss{"mins", "m"},  near_miss{"minute", "m"}, near_miss{"minutes", "m"},
-    near_miss{"msec", "ms"}, near_miss{"hour", "h"},  near_miss{"hours", "h"},  near_miss{"k", "KiB"},
-    near_miss{"kb", "KiB"},  near_miss{"kib", "KiB"}, near_miss{"mb", "MiB"},   near_miss{"mib", "MiB"},
-    near_miss{"g", "GiB"},   near_miss{"gb", "GiB"},  near_miss{"gib", "GiB"},  near_miss{"t", "TiB"},
-    near_miss{"tb", "TiB"},  near_miss{"tib", "TiB"},
+    near_miss{"sec", "s"},   near_miss{"secs", "s"}, near_miss{"second", "s"}, near_miss{"seconds", "s"},
+    near_miss{"min", "m"},   near_miss{"mins", "m"}, near_miss{"minute", "m"}, near_miss{"minutes", "m"},
+    near_miss{"msec", "ms"}, near_miss{"hour", "h"}, near_miss{"hours", "h"},  near_miss{"ms", "ms"},
+    near_miss{"s", "s"},     near_miss{"m", "m"},    near_miss{"h", "h"},      near_miss{"m", "MiB"},
+    near_miss{"k", "KiB"},   near_miss{"kb", "KiB"}, near_miss{"kib", "KiB"},  near_miss{"mb", "MiB"},
+    near_miss{"mib", "MiB"}, near_miss{"g", "GiB"},  near_miss{"gb", "GiB"},   near_miss{"gib", "GiB"},
+    near_miss{"t", "TiB"},   near_miss{"tb", "TiB"}, near_miss{"tib", "TiB"},
 };
 
 std::string lower(std::string_view text) {

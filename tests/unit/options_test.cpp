@@ -1,0 +1,439 @@
+#include "daemon/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <sstream>
+
+using namespace pgwaked;
+using namespace std::chrono_literals;
+using Catch::Contains;
+using args = std::vector<std::string>;
+
+namespace {
+
+// A world with one settings file, two users and a group.
+struct fake_world {
+  std::map<std::string, std::string> files;
+  std::vector<std::pair<std::string, std::string>> environment;
+
+  surroundings get() const {
+    surroundings out;
+    out.environment = environment;
+    out.read_file = [this](const std::string& path) -> boost::system::result<std::string, value_error> {
+      const auto found = files.find(path);
+      if (found == files.end()) return value_error{"No such file or directory"};
+      return {boost::system::in_place_value, found->second};
+    };
+    out.names.user_id = [](const std::string& name) -> std::optional<std::uint32_t> {
+      if (name == "root") return 0;
+      if (name == "www-data") return 33;
+      return std::nullopt;
+    };
+    out.names.group_id = [](const std::string& name) -> std::optional<std::uint32_t> {
+      if (name == "web") return 1'000;
+      return std::nullopt;
+    };
+    return out;
+  }
+};
+
+loaded loads(const args& given, const fake_world& world = {}) {
+  auto result = load(given, world.get());
+  INFO((result.has_value() ? std::string() : result.error().message));
+  REQUIRE(result.has_value());
+  return *std::move(result);
+}
+
+std::string fails(const args& given, const fake_world& world = {}) {
+  const auto result = load(given, world.get());
+  REQUIRE(result.has_error());
+  return result.error().message;
+}
+
+fake_world with_file(std::string content) {
+  fake_world world;
+  world.files["/etc/pgwake/shop.toml"] = std::move(content);
+  world.environment = {{"PGWAKE_CONFIG", "/etc/pgwake/shop.toml"}, {"PATH", "/bin"}, {"PGHOST", "h"}};
+  return world;
+}
+
+std::string printed(const loaded& what) {
+  std::ostringstream out;
+  print_config(out, what);
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("options: without anything given every setting is its default") {
+  const loaded all = loads({});
+  CHECK(all.values == settings{});
+  CHECK(all.warnings.empty());
+  REQUIRE(all.origins.size() == option_table().size());
+  for (const origin& each : all.origins) {
+    CHECK(each.from == source::builtin);
+    CHECK(each.text == "default");
+  }
+}
+
+TEST_CASE("options: the table's defaults are those of settings.hpp") {
+  for (const option& each : option_table()) {
+    if (each.initial.empty()) continue;
+    CAPTURE(each.name);
+    settings values;
+    CHECK(assign(each, {std::string(each.initial)}, {}, values) == std::nullopt);
+    CHECK(values == settings{});
+  }
+}
+
+TEST_CASE("options: each is reachable from command line, environment and file, by one name") {
+  struct row {
+    const char* name;
+    const char* text;
+  };
+  const row each = GENERATE(
+      row{"database", "dbname=shop"}, row{"database_file", "/run/credentials/db"}, row{"socket", "/tmp/s"},
+      row{"application_name", "x"}, row{"socket_mode", "0600"}, row{"socket_group", "web"},
+      row{"allow", "uid:33 a"}, row{"queue_template", "{}"}, row{"heartbeat", "1s"},
+      row{"probe_interval", "1s"}, row{"probe_timeout", "1s"}, row{"connect_timeout", "3s"},
+      row{"unlisten_linger", "1s"}, row{"drain_grace", "1s"}, row{"outbox_max_bytes", "1MiB"},
+      row{"outbox_max_frames", "7"}, row{"outbox_total_max_bytes", "1GiB"}, row{"max_workers", "7"},
+      row{"max_channels", "7"}, row{"frame_deadline", "1s"}, row{"allow_session_pooler", "true"},
+      row{"log_level", "debug"}, row{"log_format", "json"}, row{"metrics_listen", "[::1]:9187"});
+  CAPTURE(each.name);
+  const option& which = *find_option(each.name);
+
+  const loaded line = loads({flag_of(each.name) + "=" + each.text});
+  CHECK(line.origin_of(each.name).text == "command line");
+  CHECK(!(line.values == settings{}));
+
+  fake_world variable;
+  variable.environment = {{environment_of(each.name), each.text}};
+  const loaded environment = loads({}, variable);
+  CHECK(environment.origin_of(each.name).text == "environment " + environment_of(each.name));
+  CHECK(show(which, environment.values) == show(which, line.values));
+
+  const loaded file =
+      loads({}, with_file("\n" + std::string(each.name) + " = " + show(which, line.values) + "\n"));
+  CHECK(file.origin_of(each.name).text == "file /etc/pgwake/shop.toml line 2");
+  CHECK(show(which, file.values) == show(which, line.values));
+  CHECK(differences(settings{}, file.values).size() == 2);  // it, and `config`
+}
+
+TEST_CASE("options: command line over environment over file over default") {
+  fake_world world = with_file(
+      "heartbeat = '1s'\nprobe_interval = '1s'\nprobe_timeout = '1s'\nallow = ['uid:1', 'uid:2']\n");
+  world.environment.emplace_back("PGWAKE_HEARTBEAT", "2s");
+  world.environment.emplace_back("PGWAKE_PROBE_INTERVAL", "2s");
+  world.environment.emplace_back("PGWAKE_ALLOW", "uid:3 ; gid:4 a,b;");
+  const loaded all = loads({"--heartbeat", "3s", "--drain-grace=3s"}, world);
+  CHECK(all.values.heartbeat == 3s);
+  CHECK(all.values.probe_interval == 2s);
+  CHECK(all.values.probe_timeout == 1s);
+  CHECK(all.values.drain_grace == 3s);
+  CHECK(all.values.connect_timeout == 5s);
+  CHECK(all.origin_of("heartbeat").from == source::command_line);
+  CHECK(all.origin_of("probe_interval").text == "environment PGWAKE_PROBE_INTERVAL");
+  CHECK(all.origin_of("probe_timeout").text == "file /etc/pgwake/shop.toml line 3");
+  CHECK(all.is_default("connect_timeout"));
+  REQUIRE(all.values.allow.size() == 2);  // a level replaces the list of a lower one, and adds nothing to it
+  CHECK(all.values.allow[1].id == 4);
+  CHECK(all.values.config == "/etc/pgwake/shop.toml");
+  CHECK(loads({"--config", ""}, world).values.probe_timeout == 5s);
+}
+
+TEST_CASE("options: an empty variable counts as not set") {
+  fake_world world;
+  world.environment = {{"PGWAKE_HEARTBEAT", ""}, {"PGWAKE_CONFIG", ""}, {"PGWAKE_DATABASE", ""}};
+  CHECK(loads({}, world).values == settings{});
+}
+
+TEST_CASE("options: a value that makes no sense is named, with the accepted form and where it came from") {
+  struct row {
+    const char* flag;
+    const char* value;
+    std::vector<const char*> says;
+  };
+  const row each = GENERATE(
+      row{"heartbeat", "5", {"\"5\"", "a unit is missing", "15s"}},
+      row{"heartbeat", "99ms", {"out of bounds", "100ms to 1m", "three heartbeats"}},
+      row{"heartbeat", "2m", {"100ms to 1m"}}, row{"connect_timeout", "1s", {"2s to 10m", "libpq"}},
+      row{"connect_timeout", "2500ms", {"whole number of seconds"}},
+      row{"outbox_max_bytes", "16MB", {"for MB write MiB"}}, row{"outbox_max_bytes", "0", {"64KiB to 64GiB"}},
+      row{"outbox_max_bytes", "99999999999999999999", {"too large"}}, row{"max_workers", "-1", {"negative"}},
+      row{"max_workers", "0", {"1 to 1000000"}}, row{"max_workers", "many", {"whole number"}},
+      row{"socket_mode", "0888", {"octal", "0660"}}, row{"socket_mode", "01000", {"0777"}},
+      row{"socket_mode", "rw", {"octal"}}, row{"socket_mode", "-1", {"octal"}},
+      row{"socket_mode", "", {"octal"}}, row{"socket_group", "nobody-here", {"no group \"nobody-here\""}},
+      row{"socket", "", {"empty"}}, row{"queue_template", "pgmq", {"exactly one {}"}},
+      row{"queue_template", "{}{}", {"exactly one {}"}},
+      row{"application_name", "a\nb", {"a\\nb", "printable ASCII"}},
+      row{"log_level", "loud", {"trace, debug, info, warning or error"}},
+      row{"log_format", "xml", {"text or json"}}, row{"allow_session_pooler", "maybe", {"true or false"}},
+      row{"metrics_listen", "9187", {"127.0.0.1:PORT"}},
+      row{"metrics_listen", "0.0.0.0:9187", {"no authentication"}},
+      row{"metrics_listen", "localhost:0", {"1 to 65535"}},
+      row{"metrics_listen", "localhost:65536", {"1 to 65535"}}, row{"metrics_listen", "unix:", {"107"}},
+      row{"allow", "bob", {"\"bob\"", "uid:33"}}, row{"allow", "user:bob", {"no such user"}},
+      row{"allow", "group:bob", {"no such group"}}, row{"allow", "uid:-1", {"no number"}},
+      row{"allow", "uid:4294967295", {"no number"}}, row{"allow", "gid:", {"uid:33"}},
+      row{"allow", "", {"uid:33"}}, row{"allow", "* a,,b", {"empty channel pattern"}},
+      row{"allow", "* a,", {"empty channel pattern"}});
+  CAPTURE(each.flag, each.value);
+  const std::string message = fails({flag_of(each.flag) + "=" + each.value});
+  CHECK_THAT(message, Catch::StartsWith(std::string(each.flag) + ": "));
+  for (const char* said : each.says) CHECK_THAT(message, Contains(said));
+  CHECK_THAT(message, Catch::EndsWith("(from command line)"));
+  CHECK(message.find('\n') == message.npos);
+}
+
+TEST_CASE("options: everything that is wrong is said at once, wrong values of lower levels too") {
+  fake_world world =
+      with_file("heartbeat = 5\nmax_worker = 3\nsocket_mode = 660\nlog_level = true\nallow = 'uid:x'\n");
+  world.environment.emplace_back("PGWAKE_PROBE_TIMEOUT", "soon");
+  const std::string message = fails({"--heartbeat=1s", "--max-channels=x"}, world);
+  CHECK_THAT(message, Contains("heartbeat: \"5\" is no duration: a unit is missing") &&
+                          Contains("(from file /etc/pgwake/shop.toml line 1)"));
+  CHECK_THAT(message,
+             Contains("/etc/pgwake/shop.toml line 2: unknown setting max_worker; did you mean max_workers?"));
+  CHECK_THAT(message, Contains("socket_mode: a mode is octal and therefore quoted; write \"0660\""));
+  CHECK_THAT(message, Contains("log_level: true or false makes no sense here"));
+  CHECK_THAT(message, Contains("uid:x"));
+  CHECK_THAT(message,
+             Contains("probe_timeout: \"soon\"") && Contains("(from environment PGWAKE_PROBE_TIMEOUT)"));
+  CHECK_THAT(message, Contains("max_channels: \"x\""));
+  CHECK(std::count(message.begin(), message.end(), '\n') == 6);
+}
+
+TEST_CASE("options: an unknown variable, option, command or argument names the nearest") {
+  fake_world world;
+  world.environment = {{"PGWAKE_HARTBEAT", "1s"}, {"PGWAKEFUL", "x"}};
+  CHECK(fails({}, world) == "unknown environment variable PGWAKE_HARTBEAT; did you mean PGWAKE_HEARTBEAT?");
+  CHECK_THAT(fails({"--hartbeat=1s"}), Contains("unknown option \"--hartbeat\"; did you mean --heartbeat?"));
+  CHECK_THAT(fails({"shop"}), Contains("unexpected argument \"shop\""));
+  CHECK_THAT(fails({"--heartbeat"}), Contains("--heartbeat") && Contains("DURATION"));
+  // What may be a password is not repeated.
+  CHECK_THAT(fails({"--databse=postgresql://u:pw@h/d"}), !Contains("pw"));
+  CHECK_THAT(fails({"postgresql://u:pw@h/d"}), !Contains("pw") && Contains("u:***@h"));
+}
+
+TEST_CASE("options: variables of the client library and of tests are known") {
+  fake_world world;
+  for (const std::string_view each : foreign_environment()) world.environment.emplace_back(each, "x");
+  world.environment.emplace_back("PGWAKE_TEST_ANYTHING", "x");
+  CHECK(loads({}, world).values == settings{});
+  CHECK(known_environment("PGWAKE_POLICY"));
+  CHECK(known_environment("PGWAKE_SOCKET"));
+  CHECK(!known_environment("PGWAKE_POLICE"));
+}
+
+TEST_CASE("options: a settings file that is missing, broken or names itself is an error") {
+  CHECK(fails({"--config=/no/such"}) ==
+        "config: cannot read /no/such: No such file or directory (from command line)");
+  CHECK_THAT(fails({}, with_file("heartbeat = '1s'\nheartbeat = '2s'\n")),
+             Contains("/etc/pgwake/shop.toml line 2: heartbeat is set twice"));
+  CHECK_THAT(fails({}, with_file("config = '/x'\n")),
+             Contains("line 1: config can be set on the command line"));
+}
+
+TEST_CASE("options: numbers of a file may be plain where they are plain") {
+  const loaded all =
+      loads({}, with_file("max_workers = 1_000\noutbox_max_bytes = 1048576\nallow_session_pooler = true\n"
+                          "allow = 'uid:7'\nmax_channels = '8'\n"));
+  CHECK(all.values.max_workers == 1'000);
+  CHECK(all.values.outbox_max_bytes == 1'048'576);
+  CHECK(all.values.allow_session_pooler);
+  CHECK(all.values.allow.size() == 1);
+  CHECK(all.values.max_channels == 8);
+  CHECK_THAT(fails({}, with_file("max_workers = -1\n")), Contains("negative"));
+  CHECK_THAT(fails({}, with_file("socket = ['/a']\n")), Contains("a list makes no sense"));
+}
+
+TEST_CASE("K3: a socket path of 107 bytes is taken, of 108 refused") {
+  CHECK(loads({"--socket", std::string(107, 'a')}).values.socket.size() == 107);
+  CHECK_THAT(fails({"--socket", std::string(108, 'a')}), Contains("108 bytes") && Contains("at most 107"));
+}
+
+TEST_CASE("options: two connection strings of one level contradict, else the higher wins") {
+  CHECK_THAT(fails({"--database=a", "--database-file=/b"}),
+             Contains("database and database_file are both set") && Contains("command line"));
+  CHECK_THAT(fails({}, with_file("database = 'a'\ndatabase_file = '/b'\n")),
+             Contains("line 1") && Contains("line 2"));
+  fake_world world = with_file("database_file = '/b'\n");
+  const loaded line = loads({"--database=a"}, world);
+  CHECK(line.values.database == "a");
+  CHECK(line.values.database_file.empty());
+  world.environment.emplace_back("PGWAKE_DATABASE", "a");
+  CHECK(loads({"--database-file=/c"}, world).values.database.empty());
+  CHECK(loads({"--database-file=/c"}, world).values.database_file == "/c");
+  // A lower level's contradiction is settled by what is above it.
+  CHECK(loads({"--database="}, with_file("database_file = '/b'\n")).values.database_file == "/b");
+}
+
+TEST_CASE("options: a password on the command line works and is warned about, elsewhere it is not") {
+  const loaded line = loads({"--database=postgresql://u:hush@h/d"});
+  REQUIRE(line.warnings.size() == 1);
+  CHECK_THAT(line.warnings[0], Contains("process list") && !Contains("hush"));
+  CHECK(line.values.database == "postgresql://u:hush@h/d");
+  CHECK(loads({"--database=postgresql://u@h/d"}).warnings.empty());
+  CHECK(loads({}, with_file("database = 'password=hush'\n")).warnings.empty());
+}
+
+TEST_CASE("options: a worker's limit above that of all workers is warned about") {
+  REQUIRE(loads({"--outbox-total-max-bytes=1MiB"}).warnings.size() == 1);
+  CHECK_THAT(loads({"--outbox-total-max-bytes=1MiB"}).warnings[0],
+             Contains("outbox_max_bytes (16MiB) is above outbox_total_max_bytes (1MiB)"));
+}
+
+TEST_CASE("options: the file with the connection string is read anew each time") {
+  fake_world world;
+  world.files["/cred"] = "\n postgresql://u:one@h/d \r\n";
+  const settings values = loads({"--database-file=/cred"}, world).values;
+  CHECK(*read_database(values, world.get()) == "postgresql://u:one@h/d");
+  world.files["/cred"] = "postgresql://u:two@h/d";
+  CHECK(*read_database(values, world.get()) == "postgresql://u:two@h/d");
+  for (const std::string& broken : {std::string(" \n"), std::string("a\0b", 3)}) {
+    world.files["/cred"] = broken;
+    CHECK(read_database(values, world.get()).has_error());
+  }
+  world.files.clear();
+  CHECK_THAT(read_database(values, world.get()).error().message,
+             Contains("\"/cred\" cannot be read: No such file or directory"));
+  CHECK(*read_database(settings{}, world.get()) == "");
+}
+
+TEST_CASE("options: allow rules") {
+  const auto names = fake_world().get().names;
+  const auto rule = [&](const char* text) { return *parse_allow_rule(text, names); };
+  CHECK(rule("*").kind == allow_rule::who::everyone);
+  CHECK(rule("*").globs.empty());
+  CHECK(rule("user:www-data").kind == allow_rule::who::uid);
+  CHECK(rule("user:www-data").id == 33);
+  CHECK(rule("group:web").kind == allow_rule::who::gid);
+  CHECK(rule("group:web").id == 1'000);
+  CHECK(rule("uid:0").id == 0);
+  CHECK(rule("gid:4294967294").id == 4'294'967'294);
+  const allow_rule globs = rule("  uid:33 \t shop.*, my channel ,?  ");
+  CHECK(globs.globs == std::vector<std::string>{"shop.*", "my channel", "?"});
+  CHECK(globs.text == "uid:33 \t shop.*, my channel ,?");
+}
+
+TEST_CASE("options: addresses for metrics") {
+  const auto address = [](const char* text) { return *parse_metrics_address(text); };
+  CHECK(address("off").kind == metrics_address::family::off);
+  CHECK(address("").kind == metrics_address::family::off);
+  CHECK(address("localhost:9187") == address("127.0.0.1:9187"));
+  CHECK(address("[::1]:1").host == "::1");
+  CHECK(address("unix:/run/m.sock").path == "/run/m.sock");
+  for (const char* text : {"off", "127.0.0.1:9187", "[::1]:65535", "unix:/run/m.sock"}) {
+    CHECK(to_string(address(text)) == text);
+  }
+}
+
+TEST_CASE("options: what config prints is a settings file with the same settings") {
+  fake_world world = with_file("allow = ['uid:33 \"x\",*', '*']\nmax_workers = 3\n");
+  const loaded first =
+      loads({"--socket=/tmp/a # b", "--socket-mode=600", "--socket-group=web", "--heartbeat=1500ms",
+             "--metrics-listen=localhost:1", "--log-level=error", "--database=dbname='a \"b'"},
+            world);
+  const std::string text = printed(first);
+  CHECK_THAT(text, Contains("max_workers = 3  # file /etc/pgwake/shop.toml line 2\n"));
+  CHECK_THAT(text, Contains("heartbeat = \"1500ms\"  # command line\n"));
+  CHECK_THAT(text, Contains("max_channels = 50000  # default\n"));
+  CHECK_THAT(text, Contains("# config = \"/etc/pgwake/shop.toml\"  # environment PGWAKE_CONFIG\n"));
+  const loaded second = loads({}, with_file(text));
+  CHECK(second.values == first.values);
+}
+
+TEST_CASE("case 38: no password in what config and a reload say") {
+  fake_world world;
+  world.files["/cred"] = "password=hush";
+  CHECK_THAT(printed(loads({"--database=postgresql://u:hush@h/d?sslpassword=hush"})), !Contains("hush"));
+  CHECK_THAT(printed(loads({"--database=user=u password='hush hush'"})), !Contains("hush"));
+  CHECK_THAT(printed(loads({"--database-file=/cred"}, world)), !Contains("hush") && Contains("\"/cred\""));
+  settings before;
+  settings after;
+  before.database = "password=hush1";
+  after.database = "password=hush2";
+  const auto changed = differences(before, after);
+  REQUIRE(changed.size() == 1);
+  CHECK(changed[0].before == "\"password=***\"");
+  CHECK(changed[0].after == "\"password=***\"");
+}
+
+TEST_CASE("case 30: a reload names what changed, and what it cannot change") {
+  fake_world world = with_file("heartbeat = '1s'\n");
+  const command_values given{{"max_workers", {"5"}}};
+  const auto before = load(given, world.get());
+  world.files["/etc/pgwake/shop.toml"] = "heartbeat = '2s'\nlog_level = 'debug'\nmax_workers = 9\n";
+  const auto after = load(given, world.get());
+  REQUIRE(before.has_value());
+  REQUIRE(after.has_value());
+  CHECK(differences(before->values, before->values).empty());
+  const auto changed = differences(before->values, after->values);
+  REQUIRE(changed.size() == 2);  // the command line still wins for max_workers
+  CHECK(changed[0].name == "heartbeat");
+  CHECK(!changed[0].reloadable);
+  CHECK(changed[0].before == "\"1s\"");
+  CHECK(changed[0].after == "\"2s\"");
+  CHECK(changed[1].name == "log_level");
+  CHECK(changed[1].reloadable);
+}
+
+TEST_CASE("options: a command may take some of them, with the same precedence") {
+  constexpr std::string_view names[] = {"socket", "database", "config"};
+  CLI::App app("", "pgwaked status");
+  command_values given;
+  add_options(app, given, names);
+  REQUIRE(parse_command(app, {"--database", "a"}).go_on);
+  fake_world world = with_file("socket = '/s'\nheartbeat = 'nonsense'\n");
+  world.environment.emplace_back("PGWAKE_UNHEARD_OF", "x");
+  const auto result = load(given, world.get(), {names, false});
+  REQUIRE(result.has_value());
+  CHECK(result->values.database == "a");
+  CHECK(result->values.socket == "/s");
+  CHECK(load(given, world.get(), {names, true}).has_error());
+}
+
+TEST_CASE("command line: help shows every option with its default, and wrong usage is exit code 2") {
+  CLI::App app("text", "pgwaked");
+  app.set_version_flag("--version", "pgwaked 0.1.0");
+  app.require_subcommand(1);
+  command_values given;
+  CLI::App* run = app.add_subcommand("run", "the daemon");
+  add_options(*run, given);
+
+  const command_outcome help = parse_command(app, {"run", "--help"});
+  CHECK(!help.go_on);
+  CHECK(help.exit_code == 0);
+  std::istringstream lines(help.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 115);
+  for (const option& each : option_table()) {
+    CHECK_THAT(help.out, Contains("  " + flag_of(each.name) + " "));
+    if (!each.initial.empty()) CHECK_THAT(help.out, Contains("[" + std::string(each.initial) + "]"));
+  }
+  CHECK(parse_command(app, {"--version"}).out == "pgwaked 0.1.0\n");
+
+  const command_outcome unknown = parse_command(app, {"rum"});
+  CHECK(unknown.exit_code == usage_error::exit_code);
+  CHECK(unknown.err == "pgwaked: unknown command \"rum\"; did you mean run? (try pgwaked --help)");
+  CHECK(parse_command(app, {}).exit_code == usage_error::exit_code);
+}
+
+TEST_CASE("command line: values reach us as they are written") {
+  CLI::App app("", "pgwaked run");
+  command_values given;
+  add_options(app, given);
+  REQUIRE(parse_command(app, {"--socket=[a,b]", "--queue-template", "{}", "--database=host=h user=u",
+                              "--allow", "* a b,c", "--allow", "uid:1", "--application-name=",
+                              "--log-level=info", "--log-level=debug", "--allow-session-pooler"})
+              .go_on);
+  CHECK(given == command_values{{"socket", {"[a,b]"}},
+                                {"queue_template", {"{}"}},
+                                {"database", {"host=h user=u"}},
+                                {"allow", {"* a b,c", "uid:1"}},
+                                {"application_name", {""}},
+                                {"log_level", {"debug"}},
+                                {"allow_session_pooler", {"true"}}});
+}

@@ -1,0 +1,137 @@
+#include "common/redact.hpp"
+
+#include <catch2/catch.hpp>
+
+using pgwake::has_password;
+using pgwake::hide_password;
+using pgwake::hide_secrets_in;
+
+namespace {
+
+struct row {
+  std::string_view conninfo;
+  std::string_view shown;
+};
+
+std::string percent_encoded(unsigned char byte) {
+  constexpr std::string_view hex = "0123456789ABCDEF";
+  return {'%', hex[byte >> 4], hex[byte & 15]};
+}
+
+constexpr std::string_view reserved = ":/?#[]@!$&'()*+,;=% \"\\<>^`{|}";
+
+}  // namespace
+
+TEST_CASE("case 38: a URI's password is hidden, the rest stays") {
+  const row each = GENERATE(
+      row{"postgresql://u:pw@h/db", "postgresql://u:***@h/db"},
+      row{"postgres://u:pw@h", "postgres://u:***@h"},
+      row{"postgresql://u:pw@h1:1,h2:2/db?target_session_attrs=any",
+          "postgresql://u:***@h1:1,h2:2/db?target_session_attrs=any"},
+      row{"postgresql://u:pw@[::1]:5432/db", "postgresql://u:***@[::1]:5432/db"},
+      row{"postgresql://:pw@/db?host=/run/postgresql", "postgresql://:***@/db?host=/run/postgresql"},
+      row{"postgresql://u:a:b@h", "postgresql://u:***@h"},
+      row{"postgresql:///db?user=u&password=pw&host=/run", "postgresql:///db?user=u&password=***&host=/run"},
+      row{"postgresql://h/db?sslpassword=pw&sslkey=/k", "postgresql://h/db?sslpassword=***&sslkey=/k"},
+      row{"postgresql://h/db?p%61ssword=pw", "postgresql://h/db?p%61ssword=***"},
+      row{"postgresql://h/db?PASSWORD=pw", "postgresql://h/db?PASSWORD=***"},
+      row{"postgresql://u:one@h/db?password=two", "postgresql://u:***@h/db?password=***"},
+      row{"postgresql://h/db?password=a=b", "postgresql://h/db?password=***"});
+  CAPTURE(each.conninfo);
+  CHECK(hide_password(each.conninfo) == each.shown);
+  CHECK(has_password(each.conninfo));
+}
+
+TEST_CASE("case 13: a percent-encoded password with any reserved character is hidden") {
+  for (const char c : reserved) {
+    const std::string encoded = "sec" + percent_encoded(static_cast<unsigned char>(c)) + "ret";
+    CAPTURE(c);
+    CHECK(hide_password("postgresql://u:" + encoded + "@h:1/db?sslmode=require") ==
+          "postgresql://u:***@h:1/db?sslmode=require");
+    CHECK(hide_password("postgresql://h/db?password=" + encoded + "&user=u") ==
+          "postgresql://h/db?password=***&user=u");
+  }
+}
+
+TEST_CASE("case 38: a password that should have been encoded is hidden all the same") {
+  for (const char c : reserved) {
+    for (const std::string& password : {std::string("sec") + c + "ret", std::string("sec") + c + "/?ret",
+                                        std::string("sec@") + c + "ret", std::string("/") + c + "secret"}) {
+      const std::string uri = "postgresql://u:" + password + "@h/db";
+      CAPTURE(uri);
+      const std::string shown = hide_password(uri);
+      CHECK(shown.find("sec") == std::string::npos);
+      CHECK(shown.find("ret") == std::string::npos);
+      CHECK(shown.substr(0, 18) == "postgresql://u:***");
+    }
+  }
+  CHECK(hide_password("postgresql://me@server:pw@server.example/db") ==
+        "postgresql://me@server:***@server.example/db");
+}
+
+TEST_CASE("redact: a connection string without password stays as it is") {
+  const std::string_view each =
+      GENERATE("", "shop", "postgresql://", "postgresql:///", "postgresql://h", "postgresql://h:5432/db",
+               "postgresql://u@h/db", "postgresql://[::1]:5432/db", "postgresql://h1:1,h2:2/db?user=u",
+               "postgresql://u:@h/db", "postgresql://h:5432/db?user=me@example",
+               "postgresql://u@h/db?passfile=/etc/p:w@x", "host=h dbname=d", "passfile=/etc/pw user=u",
+               "host = h  user = 'a b'", "password=", "password='' user=u",
+               "postgresql://h/db?password=&user=u", "options='-c x=1' service=s");
+  CAPTURE(each);
+  CHECK(hide_password(each) == each);
+  CHECK(!has_password(each));
+}
+
+TEST_CASE("case 38: a key=value password is hidden: quotes, spaces, escapes") {
+  const row each = GENERATE(
+      row{"password=pw", "password=***"}, row{"host=h password=pw user=u", "host=h password=*** user=u"},
+      row{"host=h password = pw user=u", "host=h password = *** user=u"},
+      row{"password='p w' user=u", "password='***' user=u"},
+      row{R"(password='p\'w x' user=u)", "password='***' user=u"},
+      row{R"(password=p\ w user=u)", "password=*** user=u"},
+      row{R"(password='p\\' user=u)", "password='***' user=u"},
+      row{"password='p=w host=x' user=u", "password='***' user=u"},
+      row{"sslpassword=one\tpassword=two\nuser=u", "sslpassword=***\tpassword=***\nuser=u"},
+      row{"Password=pw", "Password=***"}, row{"password=p'w user=u", "password=*** user=u"},
+      row{"password=p@w:/x user=u", "password=*** user=u"},
+      row{"oauth_client_secret=x", "oauth_client_secret=***"},
+      row{"dbname=postgresql://u:pw@h/db user=u", "dbname=postgresql://u:***@h/db user=u"},
+      // libpq refuses these; nothing of the password may show even so.
+      row{"password='unclosed host=h", "password='***"},
+      row{"password=my secret word host=h", "password=*** *** *** host=h"},
+      row{"password=pw\\", "password=***"}, row{"password='pw\\", "password='***"});
+  CAPTURE(each.conninfo);
+  CHECK(hide_password(each.conninfo) == each.shown);
+  CHECK(has_password(each.conninfo));
+}
+
+TEST_CASE("redact: any key=value password is hidden, whatever it is made of") {
+  for (const char c : reserved) {
+    std::string quoted = std::string("sec") + (c == '\'' || c == '\\' ? "\\" : "") + c + "ret";
+    CAPTURE(quoted);
+    CHECK(hide_password("user=u password='" + quoted + "' host=h") == "user=u password='***' host=h");
+  }
+}
+
+TEST_CASE("case 38: an error message about a connection string shows no part of its password") {
+  const std::string uri = "postgresql://u:hush/secret@host/db";
+  CHECK(hide_secrets_in("invalid integer value \"hush\" for connection option \"port\"", uri) ==
+        "invalid integer value \"***\" for connection option \"port\"");
+  CHECK(hide_secrets_in("could not translate host name \"secret@host\"", uri) ==
+        "could not translate host name \"***@host\"");
+  CHECK(hide_secrets_in("tried pa ss", "postgresql://u:pa%20ss@h") == "tried ***");
+  CHECK(hide_secrets_in("tried p'w d", R"(password='p\'w d')") == "tried ***");
+  CHECK(hide_secrets_in("connection refused", uri) == "connection refused");
+  CHECK(hide_secrets_in("*** stars", "password=***") == "*** stars");
+}
+
+TEST_CASE("redact: no bytes make it read outside its text") {
+  for (std::string_view text : {"password", "password=", "password='", "password=\\", "postgresql://:",
+                                "postgres://@", "postgresql://u:%", "postgresql://u:%4@h", "postgresql://h?",
+                                "postgresql://h?=&&=", "postgresql://?password", "=", "= =", "'", "\\"}) {
+    for (; !text.empty(); text.remove_suffix(1)) {
+      CHECK(hide_password(text).size() <= text.size() + 3 * text.size());
+      CHECK(hide_secrets_in(text, text).size() <= 4 * text.size());
+    }
+  }
+}
