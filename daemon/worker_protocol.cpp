@@ -54,8 +54,8 @@ void worker_protocol::take(from_worker& message, bool first, std::vector<event>&
     take_sub(s->q, out);
   } else if (auto* u = std::get_if<unsub>(&message)) {
     if (u->q.is_string()) out.emplace_back(unsubscribe{channel_of(u->q.text)});
-  } else if (auto* u = std::get_if<unknown_message>(&message)) {
-    out.emplace_back(ignored{std::move(u->t)});
+  } else if (auto* other = std::get_if<unknown_message>(&message)) {
+    out.emplace_back(ignored{std::move(other->t)});
   } else if (dialect_ == dialect::v0) {
     // ping and stats belong to v1: to v0 they are unknown frames.
     out.emplace_back(ignored{std::holds_alternative<ping>(message) ? "ping" : "stats"});
