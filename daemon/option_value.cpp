@@ -129,17 +129,22 @@ reason assign_boolean(const option& which, const std::string& text, settings& in
   return std::nullopt;
 }
 
+template <std::size_t N>
+std::string one_of(const std::array<std::string_view, N>& words) {
+  std::string list;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (i > 0) list += i + 1 == N ? " or " : ", ";
+    list += words[i];
+  }
+  return list;
+}
+
 template <typename Enum, std::size_t N>
 reason assign_word(const option& which, const std::string& text, const std::array<std::string_view, N>& words,
                    settings& into) {
   const auto found = std::find(words.begin(), words.end(), text);
   if (found == words.end()) {
-    std::string list;
-    for (std::size_t i = 0; i < N; ++i) {
-      if (i > 0) list += i + 1 == N ? " or " : ", ";
-      list += words[i];
-    }
-    return not_a(text, which.name, "write " + list);
+    return not_a(text, which.name, "write " + one_of(words));
   }
   into.*std::get<Enum settings::*>(which.field) = static_cast<Enum>(found - words.begin());
   return std::nullopt;
@@ -259,6 +264,35 @@ std::string show(const option& which, const settings& values) {
   }
   const std::string& text = values.*std::get<std::string settings::*>(field);
   return quoted(which.secret ? pgwake::hide_password(text) : text);
+}
+
+std::string accepted_form(const option& which) {
+  const std::string bounds = in_unit(which, which.min) + " to " + in_unit(which, which.max);
+  switch (which.kind) {
+    case option_kind::duration:
+      return "duration, " + bounds;
+    case option_kind::size:
+      return "size, " + bounds;
+    case option_kind::count:
+      return "number, " + bounds;
+    case option_kind::boolean:
+      return "true or false";
+    case option_kind::mode:
+      return "octal mode, 0 to 0777";
+    case option_kind::list:
+      return "list of rules";
+    case option_kind::level:
+      return one_of(levels);
+    case option_kind::format:
+      return one_of(formats);
+    case option_kind::address:
+      return "127.0.0.1:PORT, [::1]:PORT, unix:PATH or off";
+    case option_kind::path:
+      return "path";
+    case option_kind::text:
+      break;
+  }
+  return "text";
 }
 
 boost::system::result<allow_rule, value_error> parse_allow_rule(std::string_view text,

@@ -27,6 +27,9 @@ std::optional<std::string> assign(const option& which, const std::vector<std::st
 // The value as TOML, passwords hidden: `"5s"`, `4096`, `true`, `["uid:33 a*", "*"]`.
 std::string show(const option& which, const settings& values);
 
+// What a value looks like and its bounds, for documents: `duration, 100ms to 1m`.
+std::string accepted_form(const option& which);
+
 struct value_error {
   std::string reason;
 };
