@@ -136,13 +136,6 @@ PGWAKE_API int pgwake_option_info(size_t index, const char** name, const char** 
 PGWAKE_API int pgwake_open(pgwake** handle, const pgwake_options* options);
 
 /*
- * Waits until a side that can serve is there. A program need not call it: subscribe waits by itself. (An own
- * connection is opened only once something is subscribed.)
- * PGWAKE_TIMEOUT: nobody serves yet; the library keeps trying for ever.
- */
-PGWAKE_API int pgwake_wait_ready(pgwake* handle, int timeout_ms);
-
-/*
  * Ends everything and frees the handle: its subscriptions end, calls that wait elsewhere answer PGWAKE_CLOSED
  * (and must have returned before this one begins freeing; so it waits for them). In a forked child it frees
  * what is the child's and says nothing to hub or server. NULL is fine. Takes a few milliseconds at most.
