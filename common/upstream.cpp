@@ -25,7 +25,8 @@ constexpr const char* identity_sql =
 // Readable by an ordinary role, but a host may have taken that away: its failure is no fault.
 constexpr const char* system_id_sql = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
 constexpr const char* probe_sql =
-    "SELECT pg_catalog.pg_backend_pid(), (SELECT pg_catalog.count(*) FROM pg_catalog.pg_listening_channels()), "
+    "SELECT pg_catalog.pg_backend_pid(), (SELECT pg_catalog.count(*) FROM "
+    "pg_catalog.pg_listening_channels()), "
     "pg_catalog.pg_notification_queue_usage()";
 
 }  // namespace
@@ -109,8 +110,10 @@ void upstream::result(const query_result& r, steady_time now, actions& out) {
 void upstream::next_step(step done, const query_result& r, steady_time now, actions& out) {
   switch (done) {
     case step::none:
-    case step::self_wait: return;
-    case step::identity: return identity_came(r, now, out);
+    case step::self_wait:
+      return;
+    case step::identity:
+      return identity_came(r, now, out);
     case step::system_id: {
       const auto id = r.ok && !r.row.empty() ? r.row[0].value_or("") : "";
       out.push_back(identified{database_, id});
@@ -120,14 +123,24 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
       if (!r.ok) return fail("settings", r.message, now, out);
       return query(step::self_listen, "LISTEN " + quote_identifier(fence_channel), now, out);
     case step::self_listen:
-      if (!r.ok) return fail(r.sqlstate == "25006" || r.sqlstate == "55000" ? "recovery" : "listen", r.message, now, out);
+      if (!r.ok)
+        return fail(r.sqlstate == "25006" || r.sqlstate == "55000" ? "recovery" : "listen", r.message, now,
+                    out);
       check_returned_ = false;
       check_payload_ = settings_.self_check + ":" + std::to_string(++checks_);
       return query(step::self_notify,
-                   "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(check_payload_), now, out);
-    case step::self_notify: return notify_came(r, now, out);
-    case step::probe: return probe_came(r, now, out);
-    case step::listen: return listened(r, now, out);
+                   "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(check_payload_), now,
+                   out);
+    case step::self_notify:
+      return notify_came(r, now, out);
+    case step::probe:
+      return probe_came(r, now, out);
+    case step::listen:
+      return listened(r, now, out);
+    case step::say:
+      out.push_back(said{std::move(to_say_.front()), r.ok, r.ok ? "" : r.sqlstate + " " + r.message});
+      to_say_.pop_front();
+      return idle_work(now, out);
   }
 }
 
@@ -149,7 +162,8 @@ void upstream::identity_came(const query_result& r, steady_time now, actions& ou
   query(step::system_id, system_id_sql, now, out);
 }
 
-// set_config over the settings that exist here: a SET of one that this version lacks would fail the whole batch.
+// set_config over the settings that exist here: a SET of one that this version lacks would fail the whole
+// batch.
 std::string upstream::settings_sql() const {
   std::string values =
       "('statement_timeout','0'),('idle_session_timeout','0'),('transaction_timeout','0'),"
@@ -194,8 +208,9 @@ void upstream::go_live(steady_time now, actions& out) {
   state_ = state::live;
   live_since_ = now;
   ++sessions_;
-  out.push_back(note{note::level::info, "upstream connected",
-                     session_.server + " backend=" + std::to_string(pid_) + (pooled_ ? " through a pooler" : "")});
+  out.push_back(
+      note{note::level::info, "upstream connected",
+           session_.server + " backend=" + std::to_string(pid_) + (pooled_ ? " through a pooler" : "")});
   idle_work(now, out);
   judge_health(out);
 }
@@ -207,7 +222,8 @@ void upstream::probe_came(const query_result& r, steady_time now, actions& out) 
   queue_usage_ = number<double>(r.row[2]);
   const auto expected = plan_.active_count() + 1;  // and the fence channel
   if (pid != pid_)
-    return fail("probe", "another backend answers: " + std::to_string(pid) + " instead of " + std::to_string(pid_),
+    return fail("probe",
+                "another backend answers: " + std::to_string(pid) + " instead of " + std::to_string(pid_),
                 now, out);
   if (count != expected)
     return fail("probe",
@@ -233,11 +249,15 @@ void upstream::listened(const query_result& r, steady_time now, actions& out) {
         break;
       }
       case listen_plan::event::kind::retrying:
-        out.push_back(note{note::level::warning, "LISTEN failed, will be retried",
-                           "channel=" + quote_identifier(e.channel) + " sqlstate=" + e.sqlstate + " " + e.reason});
+        out.push_back(
+            note{note::level::warning, "LISTEN failed, will be retried",
+                 "channel=" + quote_identifier(e.channel) + " sqlstate=" + e.sqlstate + " " + e.reason});
         break;
-      case listen_plan::event::kind::released: break;
-      case listen_plan::event::kind::replace_session: replace = e.sqlstate + " " + e.reason; break;
+      case listen_plan::event::kind::released:
+        break;
+      case listen_plan::event::kind::replace_session:
+        replace = e.sqlstate + " " + e.reason;
+        break;
     }
   }
   if (replace) return fail("listen", *replace, now, out);
@@ -247,6 +267,10 @@ void upstream::listened(const query_result& r, steady_time now, actions& out) {
 
 void upstream::idle_work(steady_time now, actions& out) {
   if (state_ != state::live || step_ != step::none) return;
+  if (!to_say_.empty())
+    return query(step::say,
+                 "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(to_say_.front()), now,
+                 out);
   if (auto b = plan_.next(now)) query(step::listen, std::move(b->sql), now, out);
 }
 
@@ -264,6 +288,7 @@ void upstream::session_lost(std::string reason, steady_time now, actions& out) {
 void upstream::end_session(std::string reason, std::string detail, steady_time now, actions& out) {
   step_ = step::none;
   check_payload_.clear();
+  to_say_.clear();
   if (live_since_) {
     plan_.collect_active(recovering_);
     plan_.session_lost();
@@ -316,6 +341,12 @@ void upstream::unwant(const std::string& channel, steady_time now, actions& out)
   if (recovering_.erase(channel) > 0) judge_health(out);
 }
 
+void upstream::say(std::string payload, steady_time now, actions& out) {
+  if (state_ != state::live) return;
+  to_say_.push_back(std::move(payload));
+  idle_work(now, out);
+}
+
 void upstream::shrink(std::size_t most, steady_time now, actions& out) {
   plan_.shrink(most);
   idle_work(now, out);
@@ -324,42 +355,51 @@ void upstream::shrink(std::size_t most, steady_time now, actions& out) {
 std::optional<steady_time> upstream::command_deadline() const {
   const auto since = std::max(last_heard_, sent_at_);
   switch (step_) {
-    case step::none: return std::nullopt;
+    case step::none:
+      return std::nullopt;
     case step::identity:
     case step::system_id:
     case step::settings:
-    case step::probe: return since + settings_.probe_timeout;
-    case step::self_wait: return sent_at_ + settings_.probe_timeout;
-    case step::self_notify: return since + settings_.lock_timeout + settings_.probe_timeout;
+    case step::probe:
+      return since + settings_.probe_timeout;
+    case step::self_wait:
+      return sent_at_ + settings_.probe_timeout;
+    case step::say:
+    case step::self_notify:
+      return since + settings_.lock_timeout + settings_.probe_timeout;
     case step::self_listen:
-    case step::listen: return since + settings_.probe_interval + settings_.probe_timeout;
+    case step::listen:
+      return since + settings_.probe_interval + settings_.probe_timeout;
   }
   return std::nullopt;
 }
 
-void upstream::tick(steady_time now, actions& out) {
+void upstream::tick(steady_time now, bool quiet, actions& out) {
   if (state_ == state::waiting) {
     if (now >= retry_at_) attempt(now, out);
     return;
   }
   if (state_ != state::checking && state_ != state::live) return;
-  if (const auto at = command_deadline(); at && now >= *at) {
+  if (const auto at = command_deadline(); quiet && at && now >= *at) {
     if (step_ == step::self_wait)
       return fail("deaf", "the session's own NOTIFY was committed and did not come back", now, out);
     return fail("silent", "no byte from the server in time", now, out);
   }
   idle_work(now, out);
-  if (state_ == state::live && step_ == step::none && now >= last_heard_ + settings_.probe_interval)
+  if (quiet && state_ == state::live && step_ == step::none && now >= last_heard_ + settings_.probe_interval)
     query(step::probe, probe_sql, now, out);
 }
 
 std::optional<steady_time> upstream::deadline() const {
   switch (state_) {
     case state::idle:
-    case state::connecting: return std::nullopt;
-    case state::waiting: return retry_at_;
+    case state::connecting:
+      return std::nullopt;
+    case state::waiting:
+      return retry_at_;
     case state::checking:
-    case state::live: break;
+    case state::live:
+      break;
   }
   if (const auto at = command_deadline()) return at;
   if (state_ != state::live) return std::nullopt;

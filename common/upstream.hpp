@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,8 +75,9 @@ class upstream {
   struct lost { std::string reason; };     // every channel is inactive now; tell before anything newer
   struct health { bool healthy; std::string reason; std::string detail; };  // changed
   struct identified { std::string database; std::string system_id; };  // each new session, before `live`
+  struct said { std::string payload; bool ok; std::string reason; };  // the outcome of say()
   struct note { enum class level { info, warning } how; std::string event; std::string text; };  // for the log
-  using action = std::variant<connect, send, close, activated, refused, lost, health, identified, note>;
+  using action = std::variant<connect, send, close, activated, refused, lost, health, identified, said, note>;
   using actions = std::vector<action>;
 
   upstream(settings s, std::uint64_t seed);
@@ -94,13 +96,16 @@ class upstream {
   void heard(steady_time now) { last_heard_ = now; }
   // A notification on the fence channel; true if it was this instance's own check.
   bool own_check(std::string_view payload, steady_time now, actions& out);
-  // Time has passed. Call only after a read pass that found nothing.
-  void tick(steady_time now, actions& out);
+  // Time has passed. `quiet`: a read pass just found nothing; only then deadlines of the server are judged (U4).
+  void tick(steady_time now, bool quiet, actions& out);
   std::optional<steady_time> deadline() const;
 
   // True if the channel is active already; else `activated` or `refused` follows.
   bool want(const std::string& channel, steady_time now, actions& out);
   void unwant(const std::string& channel, steady_time now, actions& out);
+  // Sends NOTIFY on the fence channel once no command is in flight; `said` follows, unless the session is lost
+  // before. Only while live (else nothing happens).
+  void say(std::string payload, steady_time now, actions& out);
   // Lets lingering channels go early, so that at most `most` are held.
   void shrink(std::size_t most, steady_time now, actions& out);
 
@@ -120,7 +125,7 @@ class upstream {
   std::optional<double> queue_usage() const { return queue_usage_; }
 
  private:
-  enum class step { none, identity, system_id, settings, self_listen, self_notify, self_wait, probe, listen };
+  enum class step { none, identity, system_id, settings, self_listen, self_notify, self_wait, probe, listen, say };
 
   void query(step s, std::string sql, steady_time now, actions& out);
   void next_step(step done, const query_result& r, steady_time now, actions& out);
@@ -151,6 +156,7 @@ class upstream {
   bool ascii_ = false;
   bool check_returned_ = false;
   std::string database_;
+  std::deque<std::string> to_say_;
   std::uint64_t checks_ = 0;  // numbers the self-NOTIFYs
   std::string check_payload_;
   std::unordered_set<std::string> recovering_;  // must be active again before health returns

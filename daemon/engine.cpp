@@ -266,9 +266,9 @@ void engine::notification(std::string_view channel, std::string_view payload, in
   settle(now);
 }
 
-void engine::tick(steady_time now) {
+void engine::tick(steady_time now, bool quiet) {
   upstream::actions out;
-  upstream_.tick(now, out);
+  upstream_.tick(now, quiet, out);
   take(out, now);
   hub_.tick(now);
   for (auto it = unfinished_.begin(); it != unfinished_.end();) {

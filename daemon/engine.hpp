@@ -87,8 +87,8 @@ class engine {
   void notification(std::string_view channel, std::string_view payload, int by, pgwake::steady_time now);
   void session_lost(std::string reason, pgwake::steady_time now);
 
-  // Call it only after a read pass of the session that found nothing.
-  void tick(pgwake::steady_time now);
+  // `quiet`: there is no session, or a read pass of it just found nothing.
+  void tick(pgwake::steady_time now, bool quiet);
   std::optional<pgwake::steady_time> deadline() const;
 
   std::vector<action>& actions() { return actions_; }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cstring>
 #include <utility>
@@ -11,7 +12,7 @@
 namespace pgwake::pg {
 namespace {
 
-// Notifications handled in one turn before workers and timers get theirs.
+// Notifications (of at most 512 bytes) handled in one turn before workers and timers get theirs.
 constexpr std::size_t turn_budget = 4096;
 // A pass that brought this many is likely to be followed by more at once.
 constexpr std::size_t flood_from = 32;
@@ -166,7 +167,8 @@ void session::drain(std::size_t& budget) {
       const notify_handle n(PQnotifies(conn_.get()));
       if (!n) break;
       any = true;
-      --budget;
+      const auto cost = 1 + std::strlen(n->extra) / 512;  // large payloads fill outboxes sooner
+      budget -= std::min(budget, cost);
       if (events_ != nullptr) events_->on_notification(n->be_pid, n->relname, n->extra);
     }
   }
