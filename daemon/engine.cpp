@@ -349,7 +349,7 @@ void engine::take(upstream::actions& from, steady_time now) {
               if (m.wants_db && *m.wants_db != *database_)
                 dismiss(id, m, code::wrong_database, "this hub serves database " + *database_ + ", not " + *m.wants_db,
                         now);
-          } else {
+          } else if constexpr (std::is_same_v<kind, upstream::note>) {
             actions_.push_back(note{x.how == upstream::note::level::warning, std::move(x.event), std::move(x.text)});
           }
         },
