@@ -34,6 +34,7 @@ void hub_daemon::start() {
   if (!options_.database.empty()) arguments.insert(arguments.end(), {"--database", options_.database});
   arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
   auto job = pgwaked_command(std::move(arguments));
+  job.argv.insert(job.argv.begin(), options_.wrapper.begin(), options_.wrapper.end());
   job.env = options_.env;
   job.unset.insert(job.unset.end(), options_.unset.begin(), options_.unset.end());
   job.mask = options_.mask;

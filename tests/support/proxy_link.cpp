@@ -158,7 +158,7 @@ void proxy_link::from_client(proxy_faults& faults) {
                                                              : stage::typed;
     } else if (message[0] == 'Q') {
       const std::string query = message.substr(5, length - 6);
-      faults.queries.push_back(query.substr(0, 4096));
+      faults.queries.push_back(query.substr(0, 1024 * 1024));
       forward = apply_rules(query, faults, due);
     }
     if (forward) push(to_server_, std::move(message), due);

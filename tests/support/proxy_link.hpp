@@ -26,7 +26,7 @@ struct proxy_faults {
   bool to_client_lost = false;
   milliseconds delay{0};  ///< each direction
   std::vector<query_rule> rules;
-  std::vector<std::string> queries;  ///< every simple query seen, cut to 4 KiB
+  std::vector<std::string> queries;  ///< every simple query seen, cut to 1 MiB
 };
 
 /// One relayed connection. Not thread-safe: the proxy's thread has it, under the proxy's lock.
