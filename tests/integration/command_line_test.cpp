@@ -227,8 +227,8 @@ TEST_CASE("section 9: status says health, upstream, workers, channels and totals
   const auto text = pgwaked({"status", "--socket", r.hub().socket()});
   CHECK(text.exit_code == 0);
   INFO(text.out);
-  for (const std::string part :
-       {std::string("puma 3"), std::string("orders"), r.database(), std::to_string(r.backends().at(0))})
+  const std::string backend = std::to_string(r.backends().at(0));
+  for (const auto& part : {std::string("puma 3"), std::string("orders"), r.database(), backend})
     CHECK(has(text.out, part));
   for (const auto& line : lines_of(text.out)) CHECK(line.size() <= 120);
 

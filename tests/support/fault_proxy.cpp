@@ -173,7 +173,10 @@ void fault_proxy::open_listener() {
 }
 
 void fault_proxy::close_listener() {
-  if (listener_ >= 0) close(listener_);
+  if (listener_ >= 0) {
+    shutdown(listener_, SHUT_RDWR);  // at once, though the thread may still hold it in poll
+    close(listener_);
+  }
   listener_ = -1;
   if (!listen_.path.empty()) unlink(listen_.path.c_str());
 }
