@@ -113,6 +113,7 @@ TEST_CASE("nearest: a misspelt name finds the one that was meant, a far one none
   CHECK(nearest("hearbteat", known) == "heartbeat");
   CHECK(nearest("HEARTBEAT", known) == "heartbeat");
   CHECK(nearest("alow", known) == "allow");
+  CHECK(nearest("ab", {"axyb", "ba"}) == "ba");  // a swap is one step
   CHECK(nearest("colour", known).empty());
   CHECK(nearest("", known).empty());
   CHECK(nearest(std::string(10'000, 'a'), known).empty());
