@@ -85,6 +85,7 @@ class parser {
       return fail(next.line,
                   next.key + " is set twice; it was first set in line " + std::to_string(known->second));
     }
+    key_ = next.key;
     if (!value(next.value)) return false;
     skip_blanks();
     if (!at_end_of_line())
@@ -139,7 +140,8 @@ class parser {
       return true;
     }
     if (error_) return false;
-    return fail("a text must be quoted: write " + quote(text) + " (" + std::string(accepted) + ")");
+    // Not what it is: it may be a connection string with a password.
+    return fail("a text must be quoted: write " + key_ + " = \"...\" (" + std::string(accepted) + ")");
   }
 
   // nullopt with error_ set where `text` is clearly a number, though not an acceptable one.
@@ -153,7 +155,7 @@ class parser {
       return std::nullopt;
     }
     if (digits.size() > 1 && digits.front() == '0') {
-      fail("a number may not begin with 0; a socket mode is quoted: write " + quote(text));
+      fail("a number may not begin with 0; a socket mode is quoted, such as \"0660\"");
       return std::nullopt;
     }
     // Counted downwards, since there is one negative number more than there are positive ones.
@@ -302,6 +304,7 @@ class parser {
   std::size_t at_ = 0;
   int line_ = 1;
   std::vector<entry> entries_;
+  std::string key_;  // of the statement at hand
   std::map<std::string, int> seen_;
   std::optional<error> error_;
 };
