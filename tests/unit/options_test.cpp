@@ -1,9 +1,7 @@
 #include "daemon/options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <sstream>
 
 using namespace pgwaked;
@@ -75,16 +73,6 @@ TEST_CASE("options: without anything given every setting is its default") {
   for (const origin& each : all.origins) {
     CHECK(each.from == source::builtin);
     CHECK(each.text == "default");
-  }
-}
-
-TEST_CASE("options: the table's defaults are those of settings.hpp") {
-  for (const option& each : option_table()) {
-    if (each.initial.empty()) continue;
-    CAPTURE(each.name);
-    settings values;
-    CHECK(assign(each, {std::string(each.initial)}, {}, values) == std::nullopt);
-    CHECK(values == settings{});
   }
 }
 
@@ -304,34 +292,6 @@ TEST_CASE("options: the file with the connection string is read anew each time")
   CHECK(*read_database(settings{}, world.get()) == "");
 }
 
-TEST_CASE("options: allow rules") {
-  const auto names = fake_world().get().names;
-  const auto rule = [&](const char* text) { return *parse_allow_rule(text, names); };
-  CHECK(rule("*").kind == allow_rule::who::everyone);
-  CHECK(rule("*").globs.empty());
-  CHECK(rule("user:www-data").kind == allow_rule::who::uid);
-  CHECK(rule("user:www-data").id == 33);
-  CHECK(rule("group:web").kind == allow_rule::who::gid);
-  CHECK(rule("group:web").id == 1'000);
-  CHECK(rule("uid:0").id == 0);
-  CHECK(rule("gid:4294967294").id == 4'294'967'294);
-  const allow_rule globs = rule("  uid:33 \t shop.*, my channel ,?  ");
-  CHECK(globs.globs == std::vector<std::string>{"shop.*", "my channel", "?"});
-  CHECK(globs.text == "uid:33 \t shop.*, my channel ,?");
-}
-
-TEST_CASE("options: addresses for metrics") {
-  const auto address = [](const char* text) { return *parse_metrics_address(text); };
-  CHECK(address("off").kind == metrics_address::family::off);
-  CHECK(address("").kind == metrics_address::family::off);
-  CHECK(address("localhost:9187") == address("127.0.0.1:9187"));
-  CHECK(address("[::1]:1").host == "::1");
-  CHECK(address("unix:/run/m.sock").path == "/run/m.sock");
-  for (const char* text : {"off", "127.0.0.1:9187", "[::1]:65535", "unix:/run/m.sock"}) {
-    CHECK(to_string(address(text)) == text);
-  }
-}
-
 TEST_CASE("options: what config prints is a settings file with the same settings") {
   fake_world world = with_file("allow = ['uid:33 \"x\",*', '*']\nmax_workers = 3\n");
   const loaded first =
@@ -380,115 +340,4 @@ TEST_CASE("case 30: a reload names what changed, and what it cannot change") {
   CHECK(changed[0].after == "\"2s\"");
   CHECK(changed[1].name == "log_level");
   CHECK(changed[1].reloadable);
-}
-
-TEST_CASE("options: a command may take some of them, with the same precedence") {
-  constexpr std::string_view names[] = {"socket", "database", "config"};
-  CLI::App app("", "pgwaked status");
-  command_values given;
-  add_options(app, given, names);
-  REQUIRE(parse_command(app, {"--database", "a"}).go_on);
-  fake_world world = with_file("socket = '/s'\nheartbeat = 'nonsense'\n");
-  world.environment.emplace_back("PGWAKE_UNHEARD_OF", "x");
-  const auto result = load(given, world.get(), {names, false});
-  REQUIRE(result.has_value());
-  CHECK(result->values.database == "a");
-  CHECK(result->values.socket == "/s");
-  CHECK(load(given, world.get(), {names, true}).has_error());
-}
-
-TEST_CASE("documents: config/pgwaked.toml has every setting, in the table's order, with its default") {
-  std::ifstream file(PGWAKE_SOURCE_DIR "/config/pgwaked.toml");
-  REQUIRE(file);
-  std::string enabled;  // the file with every setting's # taken away
-  std::string comment;  // the paragraph before a setting
-  std::vector<std::string> settings_found;
-  for (std::string line; std::getline(file, line);) {
-    CHECK(line.size() <= 115);
-    const bool setting = line.size() > 1 && line[0] == '#' && line[1] >= 'a' && line[1] <= 'z';
-    if (!setting) {
-      comment = line.empty() ? "" : comment + line;
-      continue;
-    }
-    const std::string name = line.substr(1, line.find(' ') - 1);
-    CAPTURE(line);
-    const option* which = find_option(name);
-    REQUIRE(which != nullptr);
-    CHECK(line == "#" + name + " = " + show(*which, settings{}));
-    CHECK(comment.size() > 40);
-    CHECK((comment.find("(restart)") == comment.npos) == which->reloadable);
-    settings_found.push_back(name);
-    enabled += line.substr(1) + "\n";
-  }
-  std::vector<std::string> expected;
-  for (const option& each : option_table()) {
-    if (each.name != "config") expected.emplace_back(each.name);  // a file cannot name itself
-  }
-  CHECK(settings_found == expected);
-  settings values = loads({}, with_file(enabled)).values;
-  values.config.clear();
-  CHECK(values == settings{});
-}
-
-TEST_CASE("documents: docs/configure.md has every setting, with its form, default and reload") {
-  std::ifstream file(PGWAKE_SOURCE_DIR "/docs/configure.md");
-  REQUIRE(file);
-  const std::string begin = "| `";
-  std::vector<std::string> found;
-  for (std::string line; std::getline(file, line);) {
-    if (line.compare(0, begin.size(), begin) != 0) continue;
-    const std::string name = line.substr(begin.size(), line.find('`', begin.size()) - begin.size());
-    CAPTURE(line);
-    const option* which = find_option(name);
-    REQUIRE(which != nullptr);
-    const std::string initial = which->initial.empty() ? "none" : "`" + std::string(which->initial) + "`";
-    CHECK_THAT(line, Catch::StartsWith("| `" + name + "` | " + accepted_form(*which) + " | " + initial +
-                                       " | " + (which->reloadable ? "yes" : "restart") + " | "));
-    found.push_back(name);
-  }
-  std::vector<std::string> expected;
-  for (const option& each : option_table()) expected.emplace_back(each.name);
-  CHECK(found == expected);
-}
-
-TEST_CASE("command line: help shows every option with its default, and wrong usage is exit code 2") {
-  CLI::App app("text", "pgwaked");
-  app.set_version_flag("--version", "pgwaked 0.1.0");
-  app.require_subcommand(1);
-  command_values given;
-  CLI::App* run = app.add_subcommand("run", "the daemon");
-  add_options(*run, given);
-
-  const command_outcome help = parse_command(app, {"run", "--help"});
-  CHECK(!help.go_on);
-  CHECK(help.exit_code == 0);
-  std::istringstream lines(help.out);
-  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 115);
-  for (const option& each : option_table()) {
-    CHECK_THAT(help.out, Contains("  " + flag_of(each.name) + " "));
-    if (!each.initial.empty()) CHECK_THAT(help.out, Contains("[" + std::string(each.initial) + "]"));
-  }
-  CHECK(parse_command(app, {"--version"}).out == "pgwaked 0.1.0\n");
-
-  const command_outcome unknown = parse_command(app, {"rum"});
-  CHECK(unknown.exit_code == usage_error::exit_code);
-  CHECK(unknown.err == "pgwaked: unknown command \"rum\"; did you mean run? (try pgwaked --help)");
-  CHECK(parse_command(app, {}).exit_code == usage_error::exit_code);
-}
-
-TEST_CASE("command line: values reach us as they are written") {
-  CLI::App app("", "pgwaked run");
-  command_values given;
-  add_options(app, given);
-  REQUIRE(parse_command(app, {"--socket=[a,b]", "--queue-template", "{}", "--database=host=h user=u",
-                              "--allow", "* a b,c", "--allow", "uid:1", "--application-name=",
-                              "--log-level=info", "--log-level=debug", "--allow-session-pooler"})
-              .go_on);
-  CHECK(given == command_values{{"socket", {"[a,b]"}},
-                                {"queue_template", {"{}"}},
-                                {"database", {"host=h user=u"}},
-                                {"allow", {"* a b,c", "uid:1"}},
-                                {"application_name", {""}},
-                                {"log_level", {"debug"}},
-                                {"allow_session_pooler", {"true"}}});
 }

@@ -1,0 +1,70 @@
+#include "daemon/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "daemon/options.hpp"
+
+using namespace pgwaked;
+using Catch::Contains;
+
+TEST_CASE("options: a command may take some of them, with the same precedence") {
+  constexpr std::string_view names[] = {"socket", "database", "config"};
+  CLI::App app("", "pgwaked status");
+  command_values given;
+  add_options(app, given, names);
+  REQUIRE(parse_command(app, {"--database", "a"}).go_on);
+  surroundings world;
+  world.environment = {{"PGWAKE_CONFIG", "/etc/x.toml"}, {"PGWAKE_UNHEARD_OF", "x"}};
+  world.read_file = [](const std::string&) -> boost::system::result<std::string, value_error> {
+    return {boost::system::in_place_value, "socket = '/s'\nheartbeat = 'nonsense'\n"};
+  };
+  const auto result = load(given, world, {names, false});
+  REQUIRE(result.has_value());
+  CHECK(result->values.database == "a");
+  CHECK(result->values.socket == "/s");
+  CHECK(load(given, world, {names, true}).has_error());
+}
+
+TEST_CASE("command line: help shows every option with its default, and wrong usage is exit code 2") {
+  CLI::App app("text", "pgwaked");
+  app.set_version_flag("--version", "pgwaked 0.1.0");
+  app.require_subcommand(1);
+  command_values given;
+  CLI::App* run = app.add_subcommand("run", "the daemon");
+  add_options(*run, given);
+
+  const command_outcome help = parse_command(app, {"run", "--help"});
+  CHECK(!help.go_on);
+  CHECK(help.exit_code == 0);
+  std::istringstream lines(help.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 115);
+  for (const option& each : option_table()) {
+    CHECK_THAT(help.out, Contains("  " + flag_of(each.name) + " "));
+    if (!each.initial.empty()) CHECK_THAT(help.out, Contains("[" + std::string(each.initial) + "]"));
+  }
+  CHECK(parse_command(app, {"--version"}).out == "pgwaked 0.1.0\n");
+
+  const command_outcome unknown = parse_command(app, {"rum"});
+  CHECK(unknown.exit_code == usage_error::exit_code);
+  CHECK(unknown.err == "pgwaked: unknown command \"rum\"; did you mean run? (try pgwaked --help)");
+  CHECK(parse_command(app, {}).exit_code == usage_error::exit_code);
+}
+
+TEST_CASE("command line: values reach us as they are written") {
+  CLI::App app("", "pgwaked run");
+  command_values given;
+  add_options(app, given);
+  REQUIRE(parse_command(app, {"--socket=[a,b]", "--queue-template", "{}", "--database=host=h user=u",
+                              "--allow", "* a b,c", "--allow", "uid:1", "--application-name=",
+                              "--log-level=info", "--log-level=debug", "--allow-session-pooler"})
+              .go_on);
+  CHECK(given == command_values{{"socket", {"[a,b]"}},
+                                {"queue_template", {"{}"}},
+                                {"database", {"host=h user=u"}},
+                                {"allow", {"* a b,c", "uid:1"}},
+                                {"application_name", {""}},
+                                {"log_level", {"debug"}},
+                                {"allow_session_pooler", {"true"}}});
+}

@@ -1,0 +1,69 @@
+// Holds config/pgwaked.toml and docs/configure.md to the table of settings.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "daemon/options.hpp"
+
+using namespace pgwaked;
+
+TEST_CASE("documents: config/pgwaked.toml has every setting, in the table's order, with its default") {
+  std::ifstream file(PGWAKE_SOURCE_DIR "/config/pgwaked.toml");
+  REQUIRE(file);
+  std::string enabled;  // the file with every setting's # taken away
+  std::string comment;  // the paragraph before a setting
+  std::vector<std::string> settings_found;
+  for (std::string line; std::getline(file, line);) {
+    CHECK(line.size() <= 115);
+    const bool setting = line.size() > 1 && line[0] == '#' && line[1] >= 'a' && line[1] <= 'z';
+    if (!setting) {
+      comment = line.empty() ? "" : comment + line;
+      continue;
+    }
+    const std::string name = line.substr(1, line.find(' ') - 1);
+    CAPTURE(line);
+    const option* which = find_option(name);
+    REQUIRE(which != nullptr);
+    CHECK(line == "#" + name + " = " + show(*which, settings{}));
+    CHECK(comment.size() > 40);
+    CHECK((comment.find("(restart)") == comment.npos) == which->reloadable);
+    settings_found.push_back(name);
+    enabled += line.substr(1) + "\n";
+  }
+  std::vector<std::string> expected;
+  for (const option& each : option_table()) {
+    if (each.name != "config") expected.emplace_back(each.name);  // a file cannot name itself
+  }
+  CHECK(settings_found == expected);
+  surroundings world;
+  world.read_file = [&](const std::string&) -> boost::system::result<std::string, value_error> {
+    return {boost::system::in_place_value, enabled};
+  };
+  const auto result = load(command_values{{"config", {"x"}}}, world);
+  REQUIRE(result.has_value());
+  settings values = result->values;
+  values.config.clear();
+  CHECK(values == settings{});
+}
+
+TEST_CASE("documents: docs/configure.md has every setting, with its form, default and reload") {
+  std::ifstream file(PGWAKE_SOURCE_DIR "/docs/configure.md");
+  REQUIRE(file);
+  const std::string begin = "| `";
+  std::vector<std::string> found;
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, begin.size(), begin) != 0) continue;
+    const std::string name = line.substr(begin.size(), line.find('`', begin.size()) - begin.size());
+    CAPTURE(line);
+    const option* which = find_option(name);
+    REQUIRE(which != nullptr);
+    const std::string initial = which->initial.empty() ? "none" : "`" + std::string(which->initial) + "`";
+    CHECK_THAT(line, Catch::StartsWith("| `" + name + "` | " + accepted_form(*which) + " | " + initial +
+                                       " | " + (which->reloadable ? "yes" : "restart") + " | "));
+    found.push_back(name);
+  }
+  std::vector<std::string> expected;
+  for (const option& each : option_table()) expected.emplace_back(each.name);
+  CHECK(found == expected);
+}
