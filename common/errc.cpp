@@ -9,20 +9,34 @@ struct category final : std::error_category {
   const char* name() const noexcept override { return "pgwake"; }
   std::string message(int value) const override {
     switch (static_cast<errc>(value)) {
-      case errc::malformed_frame: return "malformed frame";
-      case errc::frame_too_long: return "frame over the limit";
-      case errc::invalid_channel: return "invalid channel name";
-      case errc::forbidden: return "forbidden";
-      case errc::limit: return "a limit was reached";
-      case errc::wrong_database: return "the hub serves another database";
-      case errc::protocol: return "protocol error";
-      case errc::listen_failed: return "LISTEN failed";
-      case errc::shutdown: return "shutting down";
-      case errc::connect_failed: return "could not connect";
-      case errc::connect_timeout: return "connecting took too long";
-      case errc::session_lost: return "the session was lost";
-      case errc::deadline: return "the deadline passed";
-      case errc::closed: return "closed";
+      case errc::malformed_frame:
+        return "malformed frame";
+      case errc::frame_too_long:
+        return "frame over the limit";
+      case errc::invalid_channel:
+        return "invalid channel name";
+      case errc::forbidden:
+        return "forbidden";
+      case errc::limit:
+        return "a limit was reached";
+      case errc::wrong_database:
+        return "the hub serves another database";
+      case errc::protocol:
+        return "protocol error";
+      case errc::listen_failed:
+        return "LISTEN failed";
+      case errc::shutdown:
+        return "shutting down";
+      case errc::connect_failed:
+        return "could not connect";
+      case errc::connect_timeout:
+        return "connecting took too long";
+      case errc::session_lost:
+        return "the session was lost";
+      case errc::deadline:
+        return "the deadline passed";
+      case errc::closed:
+        return "closed";
     }
     return "unknown error";
   }

@@ -27,7 +27,8 @@ frame_reader::outcome frame_reader::next(std::string_view& body) {
 }
 
 void put_frame_header(std::string& out, std::size_t at, std::size_t size) {
-  for (std::size_t i = 0; i < frame_header; ++i) out[at + i] = static_cast<char>(size >> (24U - 8U * i) & 255U);
+  for (std::size_t i = 0; i < frame_header; ++i)
+    out[at + i] = static_cast<char>(size >> (24U - 8U * i) & 255U);
 }
 
 void append_frame(std::string& out, std::string_view body) {

@@ -143,7 +143,8 @@ std::optional<listen_plan::batch> listen_plan::next_cut() {
   for (const auto& [channel, e] : entries_) {
     if (e.now != state::active) continue;
     const auto is_prefix = [&c = channel](const std::string& name) { return name.starts_with(c); };
-    if (std::any_of(b.names.begin(), b.names.end(), is_prefix)) b.sql += "LISTEN " + quote_identifier(channel) + ";";
+    if (std::any_of(b.names.begin(), b.names.end(), is_prefix))
+      b.sql += "LISTEN " + quote_identifier(channel) + ";";
   }
   b.sql.pop_back();
   return b;
@@ -154,11 +155,14 @@ void listen_plan::done(const outcome& result, steady_time now, std::vector<event
   auto b = std::move(*in_flight_);
   in_flight_.reset();
   switch (b.why) {
-    case purpose::listen: return listened(std::move(b.names), result, now, out);
-    case purpose::unlisten: return unlistened(b.names, result, now, out);
+    case purpose::listen:
+      return listened(std::move(b.names), result, now, out);
+    case purpose::unlisten:
+      return unlistened(b.names, result, now, out);
     case purpose::cut:
       if (!result.ok)
-        out.push_back({event::kind::replace_session, "", code::listen_failed, result.sqlstate, result.message});
+        out.push_back(
+            {event::kind::replace_session, "", code::listen_failed, result.sqlstate, result.message});
       return;
   }
 }
@@ -198,12 +202,15 @@ void listen_plan::failed_alone(const std::string& name, const outcome& result, s
                                std::vector<event>& out) {
   const auto it = entries_.find(name);
   auto& e = it->second;
-  const bool hopeless = result.truncated || result.sqlstate.starts_with("22") || result.sqlstate.starts_with("42");
+  const bool hopeless =
+      result.truncated || result.sqlstate.starts_with("22") || result.sqlstate.starts_with("42");
   if (!e.wanted || hopeless) {
     if (e.wanted) {
       --wanted_;
-      auto reason = result.truncated ? "the channel name is too long in the server's encoding" : result.message;
-      out.push_back({event::kind::refused, name, result.truncated ? code::invalid_channel : code::listen_failed,
+      auto reason =
+          result.truncated ? "the channel name is too long in the server's encoding" : result.message;
+      out.push_back({event::kind::refused, name,
+                     result.truncated ? code::invalid_channel : code::listen_failed,
                      result.truncated ? "42622" : result.sqlstate, std::move(reason)});
     }
     set_state(e, state::waiting);

@@ -18,7 +18,8 @@
 
 namespace pgwake {
 
-// Wanted against active channels: which batch of LISTEN or UNLISTEN goes out next, and what its outcome means.
+// Wanted against active channels: which batch of LISTEN or UNLISTEN goes out next, and what its outcome
+// means.
 //
 // States of a channel:
 //
@@ -28,9 +29,9 @@ namespace pgwake {
 //   leaving    in the UNLISTEN batch in flight
 //
 // A channel nobody wants is forgotten at once unless it is active (then it lingers) or in flight.
-// Invariants: at most one batch is in flight; LISTENs and UNLISTENs never share one (a failing LISTEN would roll
-// the UNLISTEN back); a channel becomes `active` only when its batch was committed; an UNLISTEN goes out only for
-// a channel that nobody wants, so it cannot overtake a new sub.
+// Invariants: at most one batch is in flight; LISTENs and UNLISTENs never share one (a failing LISTEN would
+// roll the UNLISTEN back); a channel becomes `active` only when its batch was committed; an UNLISTEN goes out
+// only for a channel that nobody wants, so it cannot overtake a new sub.
 class listen_plan {
  public:
   struct limits {
@@ -104,9 +105,9 @@ class listen_plan {
   struct entry {
     state now = state::waiting;
     bool wanted = true;
-    std::uint64_t place = 0;   // in queue_, 0: not there
-    unsigned failures = 0;     // on its own, since it last worked
-    steady_time since{};       // key in lingering_ or retries_
+    std::uint64_t place = 0;  // in queue_, 0: not there
+    unsigned failures = 0;    // on its own, since it last worked
+    steady_time since{};      // key in lingering_ or retries_
   };
   using table = std::unordered_map<std::string, entry>;
   using timed = std::set<std::pair<steady_time, std::string>>;
@@ -119,7 +120,8 @@ class listen_plan {
   std::optional<batch> next_unlisten(steady_time now);
   std::optional<batch> next_cut();
   bool take(const std::string& channel, batch& b);
-  void listened(std::vector<std::string> names, const outcome& result, steady_time now, std::vector<event>& out);
+  void listened(std::vector<std::string> names, const outcome& result, steady_time now,
+                std::vector<event>& out);
   void committed(const std::vector<std::string>& names, steady_time now, std::vector<event>& out);
   void unlistened(const std::vector<std::string>& names, const outcome& result, steady_time now,
                   std::vector<event>& out);
@@ -139,7 +141,7 @@ class listen_plan {
   std::uint64_t places_ = 0;
   std::size_t wanted_ = 0;
   std::size_t active_ = 0;
-  unsigned fruitless_ = 0;  // LISTENs that failed on their own since one last worked
+  unsigned fruitless_ = 0;   // LISTENs that failed on their own since one last worked
   std::size_t give_up_ = 0;  // lingering channels to let go before their time
   steady_time unlisten_not_before_{};
 };

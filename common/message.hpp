@@ -13,7 +13,8 @@ namespace pgwake {
 inline constexpr int protocol_version = 1;
 inline constexpr std::size_t max_name_bytes = 1024;  // of `q`; more is a protocol error
 
-// A `q` as the worker sent it: its text, or the raw JSON of a value that is no string (to be echoed in a nack).
+// A `q` as the worker sent it: its text, or the raw JSON of a value that is no string (to be echoed in a
+// nack).
 struct wire_name {
   std::string text;
   std::string not_a_string;  // empty when `text` counts

@@ -21,7 +21,8 @@ using allocator = rapidjson::MemoryPoolAllocator<>;
 using document = rapidjson::GenericDocument<rapidjson::UTF8<>, allocator>;
 using value = document::ValueType;
 
-// Passes SAX events on to the document, refusing depth and lone surrogates (RapidJSON lets a lone low one pass).
+// Passes SAX events on to the document, refusing depth and lone surrogates (RapidJSON lets a lone low one
+// pass).
 class guard {
  public:
   guard(document& to, const char*& fault) : to_(to), fault_(fault) {}
@@ -33,7 +34,9 @@ class guard {
   bool Uint64(std::uint64_t i) { return to_.Uint64(i); }
   bool Double(double d) { return to_.Double(d); }
   bool RawNumber(const char* s, rapidjson::SizeType n, bool copy) { return to_.RawNumber(s, n, copy); }
-  bool String(const char* s, rapidjson::SizeType n, bool copy) { return text(s, n) && to_.String(s, n, copy); }
+  bool String(const char* s, rapidjson::SizeType n, bool copy) {
+    return text(s, n) && to_.String(s, n, copy);
+  }
   bool Key(const char* s, rapidjson::SizeType n, bool copy) { return text(s, n) && to_.Key(s, n, copy); }
   bool StartObject() { return deeper() && to_.StartObject(); }
   bool EndObject(rapidjson::SizeType n) { return --depth_, to_.EndObject(n); }
@@ -187,7 +190,9 @@ class members {
   std::string& why_;
 };
 
-bool read(members& m, hello& out) { return m.version(out.v) && m.maybe("name", out.name) && m.maybe("db", out.db); }
+bool read(members& m, hello& out) {
+  return m.version(out.v) && m.maybe("name", out.name) && m.maybe("db", out.db);
+}
 
 bool read(members& m, welcome& out) {
   return m.version(out.v) && m.maybe("hub", out.hub) && m.maybe("version", out.version) &&
@@ -213,7 +218,10 @@ bool read(members& m, wake& out) {
     return false;
   out.by = static_cast<int>(by);
   if (encoded) out.payload = base64_decode(*encoded);
-  if (gap) out.gap = *gap == "hub_lost" ? gap_cause::hub_lost : *gap == "overflow" ? gap_cause::overflow : gap_cause::reconnect;
+  if (gap)
+    out.gap = *gap == "hub_lost"   ? gap_cause::hub_lost
+              : *gap == "overflow" ? gap_cause::overflow
+                                   : gap_cause::reconnect;
   return true;
 }
 
@@ -248,7 +256,8 @@ struct appender {
 // Writes one frame: reserves the header, closes the object and fills in the length when it goes.
 class frame_writer {
  public:
-  frame_writer(std::string& out, std::string_view t) : out_(out), at_(out.size()), stream_{out}, writer_(stream_) {
+  frame_writer(std::string& out, std::string_view t)
+      : out_(out), at_(out.size()), stream_{out}, writer_(stream_) {
     out_.append(frame_header, '\0');
     writer_.StartObject();
     field("t", t);
@@ -356,10 +365,14 @@ void write(std::string& out, const bye& m) {
 
 std::string_view to_string(gap_cause cause) noexcept {
   switch (cause) {
-    case gap_cause::none: return "none";
-    case gap_cause::reconnect: return "reconnect";
-    case gap_cause::hub_lost: return "hub_lost";
-    case gap_cause::overflow: return "overflow";
+    case gap_cause::none:
+      return "none";
+    case gap_cause::reconnect:
+      return "reconnect";
+    case gap_cause::hub_lost:
+      return "hub_lost";
+    case gap_cause::overflow:
+      return "overflow";
   }
   return "none";
 }

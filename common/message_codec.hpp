@@ -16,8 +16,8 @@ bool decode(std::string_view json, from_hub& out, std::string& why);
 void encode(std::string& out, const from_worker& message);
 void encode(std::string& out, const from_hub& message);
 
-// The wake that routing sends; views, so that nothing is copied on the hot path. With `plain` only the members of
-// dialect v0 are written: no `by`, no `gap`, U+FFFD for bytes that are not UTF-8.
+// The wake that routing sends; views, so that nothing is copied on the hot path. With `plain` only the
+// members of dialect v0 are written: no `by`, no `gap`, U+FFFD for bytes that are not UTF-8.
 struct wake_view {
   std::string_view q;
   std::optional<std::string_view> payload;

@@ -21,7 +21,7 @@ bool is_true(const std::optional<std::string>& text) { return text == "t"; }
 // Everything that comes before any SET or LISTEN, so that nothing leaks to a pooler's next client.
 constexpr const char* identity_sql =
     "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.current_database(), "
-    "pg_catalog.current_setting('server_encoding')";
+    "pg_catalog.current_setting('server_encoding'), pg_catalog.pg_notification_queue_usage()";
 // Readable by an ordinary role, but a host may have taken that away: its failure is no fault.
 constexpr const char* system_id_sql = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
 constexpr const char* probe_sql =
@@ -145,7 +145,7 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
 }
 
 void upstream::identity_came(const query_result& r, steady_time now, actions& out) {
-  if (!r.ok || r.row.size() < 4) return fail("check", r.message, now, out);
+  if (!r.ok || r.row.size() < 5) return fail("check", r.message, now, out);
   pid_ = number<int>(r.row[0]);
   pooled_ = pid_ != session_.backend_pid;
   if (pooled_ && !settings_.allow_session_pooler)
@@ -159,6 +159,7 @@ void upstream::identity_came(const query_result& r, steady_time now, actions& ou
     return fail("recovery", "the server is a standby: LISTEN works on a primary only", now, out);
   database_ = r.row[2].value_or("");
   ascii_ = r.row[3] == "SQL_ASCII";
+  queue_usage_ = number<double>(r.row[4]);
   query(step::system_id, system_id_sql, now, out);
 }
 

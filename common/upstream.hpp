@@ -36,8 +36,8 @@ struct connect_failure {
   bool login_refused = false;  // a wrong password and the like: retried more slowly
 };
 
-// The upstream's life: one session at a time is opened, checked, kept, judged dead, replaced; LISTENs are sent
-// and their outcome told. Pure: the shell connects, sends queries and reports.
+// The upstream's life: one session at a time is opened, checked, kept, judged dead, replaced; LISTENs are
+// sent and their outcome told. Pure: the shell connects, sends queries and reports.
 //
 //   idle        not started, or stopped
 //   waiting     until the next attempt is due
@@ -45,9 +45,9 @@ struct connect_failure {
 //   checking    the session is open; the steps of `check` run one after another (U3)
 //   live        checked: LISTENs flow, silence is probed
 //
-// Invariants: at most one session and one command exist at a time. `activated` is told only for channels whose
-// LISTEN the live session has committed. `healthy` is told only when the session is live and every channel that
-// was active before the outage is active again (G3).
+// Invariants: at most one session and one command exist at a time. `activated` is told only for channels
+// whose LISTEN the live session has committed. `healthy` is told only when the session is live and every
+// channel that was active before the outage is active again (G3).
 class upstream {
  public:
   struct settings {
@@ -56,7 +56,7 @@ class upstream {
     millis lock_timeout{3'000};
     backoff_limits reconnect{millis{100}, millis{3'000}};
     backoff_limits login{millis{1'000}, millis{30'000}};
-    millis short_life{10'000};      // a session that died sooner was not a success
+    millis short_life{10'000};       // a session that died sooner was not a success
     millis short_life_delay{1'000};  // and its successor waits up to this
     bool allow_session_pooler = false;
     std::string self_check;  // unguessable prefix of this instance's own NOTIFY payloads
@@ -66,17 +66,45 @@ class upstream {
   enum class state { idle, waiting, connecting, checking, live };
 
   // Actions for the shell.
-  struct connect {};                       // open a session; answer connected() or connect_failed()
-  struct send { std::string sql; };        // one simple query; answer result()
-  struct close { std::string reason; };    // close the session; no answer
+  struct connect {};  // open a session; answer connected() or connect_failed()
+  struct send {
+    std::string sql;
+  };  // one simple query; answer result()
+  struct close {
+    std::string reason;
+  };  // close the session; no answer
   // Events for the owner.
-  struct activated { std::string channel; };
-  struct refused { std::string channel; code why; std::string sqlstate; std::string reason; };
-  struct lost { std::string reason; };     // every channel is inactive now; tell before anything newer
-  struct health { bool healthy; std::string reason; std::string detail; };  // changed
-  struct identified { std::string database; std::string system_id; };  // each new session, before `live`
-  struct said { std::string payload; bool ok; std::string reason; };  // the outcome of say()
-  struct note { enum class level { info, warning } how; std::string event; std::string text; };  // for the log
+  struct activated {
+    std::string channel;
+  };
+  struct refused {
+    std::string channel;
+    code why;
+    std::string sqlstate;
+    std::string reason;
+  };
+  struct lost {
+    std::string reason;
+  };  // every channel is inactive now; tell before anything newer
+  struct health {
+    bool healthy;
+    std::string reason;
+    std::string detail;
+  };  // changed
+  struct identified {
+    std::string database;
+    std::string system_id;
+  };  // each new session, before `live`
+  struct said {
+    std::string payload;
+    bool ok;
+    std::string reason;
+  };  // the outcome of say()
+  struct note {
+    enum class level { info, warning } how;
+    std::string event;
+    std::string text;
+  };  // for the log
   using action = std::variant<connect, send, close, activated, refused, lost, health, identified, said, note>;
   using actions = std::vector<action>;
 
@@ -96,15 +124,16 @@ class upstream {
   void heard(steady_time now) { last_heard_ = now; }
   // A notification on the fence channel; true if it was this instance's own check.
   bool own_check(std::string_view payload, steady_time now, actions& out);
-  // Time has passed. `quiet`: a read pass just found nothing; only then deadlines of the server are judged (U4).
+  // Time has passed. `quiet`: a read pass just found nothing; only then deadlines of the server are judged
+  // (U4).
   void tick(steady_time now, bool quiet, actions& out);
   std::optional<steady_time> deadline() const;
 
   // True if the channel is active already; else `activated` or `refused` follows.
   bool want(const std::string& channel, steady_time now, actions& out);
   void unwant(const std::string& channel, steady_time now, actions& out);
-  // Sends NOTIFY on the fence channel once no command is in flight; `said` follows, unless the session is lost
-  // before. Only while live (else nothing happens).
+  // Sends NOTIFY on the fence channel once no command is in flight; `said` follows, unless the session is
+  // lost before. Only while live (else nothing happens).
   void say(std::string payload, steady_time now, actions& out);
   // Lets lingering channels go early, so that at most `most` are held.
   void shrink(std::size_t most, steady_time now, actions& out);
@@ -125,7 +154,18 @@ class upstream {
   std::optional<double> queue_usage() const { return queue_usage_; }
 
  private:
-  enum class step { none, identity, system_id, settings, self_listen, self_notify, self_wait, probe, listen, say };
+  enum class step {
+    none,
+    identity,
+    system_id,
+    settings,
+    self_listen,
+    self_notify,
+    self_wait,
+    probe,
+    listen,
+    say
+  };
 
   void query(step s, std::string sql, steady_time now, actions& out);
   void next_step(step done, const query_result& r, steady_time now, actions& out);

@@ -7,8 +7,8 @@
 
 namespace pgwaked {
 
-// How one kind of worker is spoken to: the hub's messages as bytes, channels by the names that kind knows. What a
-// dialect does not know it leaves out (nothing is appended). Another front door adds another of these.
+// How one kind of worker is spoken to: the hub's messages as bytes, channels by the names that kind knows.
+// What a dialect does not know it leaves out (nothing is appended). Another front door adds another of these.
 class dialect {
  public:
   virtual ~dialect() = default;
@@ -23,7 +23,9 @@ class dialect {
 class dialect_v1 final : public dialect {
  public:
   std::string name(std::string_view channel) const override { return std::string(channel); }
-  void encode(std::string& out, const pgwake::from_hub& message) const override { pgwake::encode(out, message); }
+  void encode(std::string& out, const pgwake::from_hub& message) const override {
+    pgwake::encode(out, message);
+  }
   void encode(std::string& out, const pgwake::wake_view& wake) const override { pgwake::encode(out, wake); }
 };
 

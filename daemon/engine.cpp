@@ -16,14 +16,18 @@ constexpr std::size_t max_worker_name = 256;
 
 queue_template template_of(const std::string& text) {
   auto parsed = queue_template::parse(text);
-  return parsed ? std::move(*parsed) : *queue_template::parse("{}");  // the options reject what does not parse
+  return parsed ? std::move(*parsed)
+                : *queue_template::parse("{}");  // the options reject what does not parse
 }
 
 bool matches(const admission& rule, const peer& who) {
   switch (rule.kind) {
-    case admission::who::everyone: return true;
-    case admission::who::uid: return rule.id == who.uid;
-    case admission::who::gid: return rule.id == who.gid;
+    case admission::who::everyone:
+      return true;
+    case admission::who::uid:
+      return rule.id == who.uid;
+    case admission::who::gid:
+      return rule.id == who.gid;
   }
   return false;
 }
@@ -97,16 +101,19 @@ void engine::reconnect(steady_time now) {
 bool engine::evict(worker_id id, steady_time now) {
   const auto it = members_.find(id);
   if (it == members_.end()) return false;
-  actions_.push_back(close_worker{id, false, "worker evicted", describe(id, it->second) + " reason=operator"});
+  actions_.push_back(
+      close_worker{id, false, "worker evicted", describe(id, it->second) + " reason=operator"});
   left(id, now);
   return true;
 }
 
 std::optional<bye> engine::refusal(const peer& who) const {
   if (members_.size() >= config_.max_workers)
-    return bye{code::limit, "the hub serves " + std::to_string(members_.size()) + " workers already (max_workers)"};
-  const bool admitted = config_.allow.empty() || std::any_of(config_.allow.begin(), config_.allow.end(),
-                                                             [&](const auto& rule) { return matches(rule, who); });
+    return bye{code::limit,
+               "the hub serves " + std::to_string(members_.size()) + " workers already (max_workers)"};
+  const bool admitted =
+      config_.allow.empty() || std::any_of(config_.allow.begin(), config_.allow.end(),
+                                           [&](const auto& rule) { return matches(rule, who); });
   if (!admitted) return bye{code::forbidden, "`allow` does not admit uid " + std::to_string(who.uid)};
   return std::nullopt;
 }
@@ -124,10 +131,10 @@ channel_access engine::access_of(const peer& who) const {
 
 worker_id engine::joined(const peer& who, std::string token, steady_time now) {
   const auto id = hub_.join(v0, now);
-  members_.emplace(id, member{who,
-                              worker_protocol(template_of(config_.queue_template), access_of(who),
-                                              config_.frame_deadline),
-                              std::move(token), "", std::nullopt, now});
+  members_.emplace(
+      id, member{who,
+                 worker_protocol(template_of(config_.queue_template), access_of(who), config_.frame_deadline),
+                 std::move(token), "", std::nullopt, now});
   return id;
 }
 
@@ -175,7 +182,7 @@ void engine::take(worker_id id, member& m, worker_protocol::event& e, steady_tim
   } else if (std::holds_alternative<worker_protocol::spoke>(e)) {
     hub_.greet(id, std::nullopt, now);
   } else if (std::holds_alternative<worker_protocol::asked_stats>(e)) {
-    actions_.push_back(make_stats{id, false});
+    actions_.push_back(make_stats{id});
   } else if (auto* b = std::get_if<worker_protocol::broken>(&e)) {
     ++counts_.protocol_errors;
     dismiss(id, m, code::protocol, std::move(b->reason), now);
@@ -206,11 +213,13 @@ void engine::greet(worker_id id, member& m, const hello& h, steady_time now) {
 void engine::dismiss(worker_id id, const member& m, code why, std::string reason, steady_time now) {
   hub_.answer(id, bye{why, reason}, now);
   auto fields = describe(id, m) + " reason=" + std::string(to_string(why));
-  actions_.push_back(close_worker{id, true, "worker dismissed", fields + " detail=" + quote_identifier(reason)});
+  actions_.push_back(
+      close_worker{id, true, "worker dismissed", fields + " detail=" + quote_identifier(reason)});
 }
 
 std::string engine::describe(worker_id id, const member& m) const {
-  auto out = "worker=" + std::to_string(id) + " pid=" + std::to_string(m.who.pid) + " uid=" + std::to_string(m.who.uid);
+  auto out = "worker=" + std::to_string(id) + " pid=" + std::to_string(m.who.pid) +
+             " uid=" + std::to_string(m.who.uid);
   if (!m.name.empty()) out += " name=" + quote_identifier(m.name);
   return out;
 }
@@ -347,10 +356,11 @@ void engine::take(upstream::actions& from, steady_time now) {
             system_id_ = x.system_id.empty() ? std::nullopt : std::optional(x.system_id);
             for (const auto& [id, m] : members_)
               if (m.wants_db && *m.wants_db != *database_)
-                dismiss(id, m, code::wrong_database, "this hub serves database " + *database_ + ", not " + *m.wants_db,
-                        now);
+                dismiss(id, m, code::wrong_database,
+                        "this hub serves database " + *database_ + ", not " + *m.wants_db, now);
           } else if constexpr (std::is_same_v<kind, upstream::note>) {
-            actions_.push_back(note{x.how == upstream::note::level::warning, std::move(x.event), std::move(x.text)});
+            actions_.push_back(
+                note{x.how == upstream::note::level::warning, std::move(x.event), std::move(x.text)});
           }
         },
         a);

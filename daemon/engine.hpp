@@ -30,14 +30,14 @@ struct admission {
   std::vector<std::string> globs;
 };
 
-// The whole daemon without its I/O: the upstream, the hub and one protocol per worker, wired together. The app,
-// the simulation and the fuzzers drive the same engine.
+// The whole daemon without its I/O: the upstream, the hub and one protocol per worker, wired together. The
+// app, the simulation and the fuzzers drive the same engine.
 //
 //   worker bytes -> worker_protocol -> hub -> upstream -> `send`
 //   notification -> hub -> outboxes -> `touched`
 //
-// Everything that happened in one call is settled when it returns: actions are in `actions()`, workers that have
-// something to write in `touched()`.
+// Everything that happened in one call is settled when it returns: actions are in `actions()`, workers that
+// have something to write in `touched()`.
 class engine {
  public:
   struct config {
@@ -52,12 +52,27 @@ class engine {
   };
 
   struct connect {};
-  struct send { std::string sql; };
-  struct close_session { std::string reason; };
+  struct send {
+    std::string sql;
+  };
+  struct close_session {
+    std::string reason;
+  };
   // Close the worker's socket. With `flush` its outbox is offered to it once before.
-  struct close_worker { worker_id worker; bool flush; std::string event; std::string fields; };
-  struct make_stats { worker_id worker; bool privileged_only; };  // answer with answer_stats()
-  struct note { bool warning; std::string event; std::string fields; };
+  struct close_worker {
+    worker_id worker;
+    bool flush;
+    std::string event;
+    std::string fields;
+  };
+  struct make_stats {
+    worker_id worker;
+  };  // answer with answer_stats()
+  struct note {
+    bool warning;
+    std::string event;
+    std::string fields;
+  };
   using action = std::variant<connect, send, close_session, close_worker, make_stats, note>;
 
   engine(config c, std::uint64_t seed);
@@ -67,7 +82,7 @@ class engine {
   void drain(pgwake::millis grace, pgwake::steady_time now);
   // No v1 worker holds a subscription any more.
   bool drained() const;
-  void stop(pgwake::steady_time now);  // bye to all, session closed
+  void stop(pgwake::steady_time now);                     // bye to all, session closed
   void change(const config& c, pgwake::steady_time now);  // on reload
   void reconnect(pgwake::steady_time now);
   bool evict(worker_id id, pgwake::steady_time now);  // by an operator; false: no such worker

@@ -210,11 +210,12 @@ void hub::subscribe(worker_id id, const std::string& channel_name, steady_time n
   if (w == nullptr) return;
   auto* c = open_channel(channel_name);
   if (c == nullptr)
-    return refuse(id,
-                  nack{wire_name{dialects_[w->dialect]->name(channel_name), ""}, code::limit,
-                       "the hub holds " + std::to_string(limits_.max_channels) + " channels already (max_channels)",
-                       ""},
-                  now);
+    return refuse(
+        id,
+        nack{wire_name{dialects_[w->dialect]->name(channel_name), ""}, code::limit,
+             "the hub holds " + std::to_string(limits_.max_channels) + " channels already (max_channels)",
+             ""},
+        now);
   const auto [at, fresh] = w->held.try_emplace(c, static_cast<std::uint32_t>(c->held.size()));
   if (fresh) c->held.push_back(subscription{w, {}, 0, true, false, false});
   auto& s = c->held[at->second];

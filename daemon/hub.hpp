@@ -28,9 +28,9 @@ using worker_id = std::uint64_t;  // never used twice in one run; an id that lef
 //   acked       the worker was told that LISTEN is active (S1); on an outage it owes a gap (G1)
 //   unsubscribed, pending n   unsub came before the acks; the acks still come (S8), no wakes
 //
-// Invariants: an ack is queued only while the channel is active in the live session (but for the v0 exception of
-// S3, which owes a gap). A channel is wanted upstream exactly while it has a subscription here. What a worker gets
-// goes through its one outbox, in order.
+// Invariants: an ack is queued only while the channel is active in the live session (but for the v0 exception
+// of S3, which owes a gap). A channel is wanted upstream exactly while it has a subscription here. What a
+// worker gets goes through its one outbox, in order.
 class hub {
  public:
   struct limits {
@@ -44,15 +44,24 @@ class hub {
   };
 
   // Actions for the owner, in order.
-  struct want { std::string channel; };    // answer activated() at once if it is active already
-  struct unwant { std::string channel; };  // nobody holds it any more
+  struct want {
+    std::string channel;
+  };  // answer activated() at once if it is active already
+  struct unwant {
+    std::string channel;
+  };  // nobody holds it any more
   // Close this worker's socket at once; it is forgotten here.
-  struct evict { worker_id worker; std::string reason; std::size_t bytes; std::size_t frames; };
+  struct evict {
+    worker_id worker;
+    std::string reason;
+    std::size_t bytes;
+    std::size_t frames;
+  };
   using action = std::variant<want, unwant, evict>;
 
   struct totals {
     std::uint64_t notifications = 0;
-    std::uint64_t unrouted = 0;  // notifications that no worker here subscribes to
+    std::uint64_t unrouted = 0;   // notifications that no worker here subscribes to
     std::uint64_t delivered = 0;  // wakes queued for workers
     std::uint64_t coalesced = 0;
     std::uint64_t gaps = 0;
@@ -73,7 +82,8 @@ class hub {
   worker_id join(std::size_t dialect, pgwake::steady_time now);
   void set_dialect(worker_id id, std::size_t dialect);  // before anything was queued for it
   void leave(worker_id id, pgwake::steady_time now);
-  // Starts heartbeats; with a welcome it is queued first, and its fence token addresses fences to this worker.
+  // Starts heartbeats; with a welcome it is queued first, and its fence token addresses fences to this
+  // worker.
   void greet(worker_id id, const std::optional<pgwake::welcome>& welcome, pgwake::steady_time now);
   void subscribe(worker_id id, const std::string& channel, pgwake::steady_time now);
   void unsubscribe(worker_id id, const std::string& channel, pgwake::steady_time now);

@@ -296,4 +296,11 @@ std::vector<change> differences(const settings& before, const settings& after) {
   return out;
 }
 
+settings reloaded(const settings& before, const settings& after) {
+  settings out = before;
+  for (const option& each : option_table())
+    if (each.reloadable) std::visit([&](auto field) { out.*field = after.*field; }, each.field);
+  return out;
+}
+
 }  // namespace pgwaked

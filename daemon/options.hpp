@@ -76,5 +76,7 @@ struct change {
   std::string after;
 };
 std::vector<change> differences(const settings& before, const settings& after);
+// `before` with what a reload may change taken from `after`.
+settings reloaded(const settings& before, const settings& after);
 
 }  // namespace pgwaked

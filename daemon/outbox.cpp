@@ -14,7 +14,9 @@ std::uint64_t outbox::push(kind what, const frame_ptr& frame, int by, steady_tim
 
 void outbox::count(const item& it, bool in) {
   const auto size = it.frame->size();
-  const auto move = [in](std::size_t& counter, std::size_t by) { counter = in ? counter + by : counter - by; };
+  const auto move = [in](std::size_t& counter, std::size_t by) {
+    counter = in ? counter + by : counter - by;
+  };
   move(bytes_, size);
   if (it.what == kind::ephemeral) {
     move(ephemeral_bytes_, size);
@@ -40,7 +42,8 @@ void outbox::replace(item& it, kind what, const frame_ptr& frame, int by) {
 outbox::verdict outbox::durable(outbox_marks& marks, wake_frames& frames, steady_time now) {
   auto* waiting = untouched(marks.durable);
   if (waiting != nullptr && marks.durable > std::max({marks.ack, marks.gap, last_fence_})) {
-    if (waiting->by != frames.by && waiting->by != 0) replace(*waiting, kind::durable, frames.without_by(), 0);
+    if (waiting->by != frames.by && waiting->by != 0)
+      replace(*waiting, kind::durable, frames.without_by(), 0);
     return verdict::coalesced;
   }
   marks.durable = push(kind::durable, frames.as_is(), frames.by, now);
@@ -68,7 +71,9 @@ void outbox::ack(outbox_marks& marks, const frame_ptr& frame, steady_time now) {
   marks.ack = push(kind::control, frame, 0, now);
 }
 
-void outbox::fence(const frame_ptr& frame, steady_time now) { last_fence_ = push(kind::control, frame, 0, now); }
+void outbox::fence(const frame_ptr& frame, steady_time now) {
+  last_fence_ = push(kind::control, frame, 0, now);
+}
 
 void outbox::control(const frame_ptr& frame, steady_time now) { push(kind::control, frame, 0, now); }
 

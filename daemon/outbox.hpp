@@ -31,12 +31,12 @@ class wake_frames {
   int by = 0;
 };
 
-// A worker's outgoing queue: first in, first out (D7), durable wakes coalescing (D2), counted (D3, D8). Pure: it
-// never writes, it shows what to write and is told what was written.
+// A worker's outgoing queue: first in, first out (D7), durable wakes coalescing (D2), counted (D3, D8). Pure:
+// it never writes, it shows what to write and is told what was written.
 //
-// Invariants: a frame of which one byte was written is never changed. A durable wake or gap that waits stands for
-// every notification on its channel since, unless something that must stay ahead of the newer one (an ack of that
-// channel, a gap, a fence) was queued behind it. Ephemeral frames are never dropped or reordered.
+// Invariants: a frame of which one byte was written is never changed. A durable wake or gap that waits stands
+// for every notification on its channel since, unless something that must stay ahead of the newer one (an ack
+// of that channel, a gap, a fence) was queued behind it. Ephemeral frames are never dropped or reordered.
 class outbox {
  public:
   enum class kind : std::uint8_t { ephemeral, durable, gap, control, status };
@@ -78,7 +78,7 @@ class outbox {
   void count(const item& it, bool in);
 
   std::deque<item> items_;
-  std::uint64_t front_ = 1;       // the mark of items_.front()
+  std::uint64_t front_ = 1;        // the mark of items_.front()
   std::size_t front_written_ = 0;  // bytes of it that are gone
   std::uint64_t last_fence_ = 0;
   std::uint64_t last_status_ = 0;

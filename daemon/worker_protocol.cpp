@@ -9,7 +9,8 @@ namespace pgwaked {
 using namespace pgwake;
 
 bool channel_access::allows(std::string_view channel) const {
-  return all || std::any_of(globs.begin(), globs.end(), [&](const auto& g) { return glob_match(g, channel); });
+  return all ||
+         std::any_of(globs.begin(), globs.end(), [&](const auto& g) { return glob_match(g, channel); });
 }
 
 void worker_protocol::bytes(std::string_view data, steady_time now, std::vector<event>& out) {
@@ -71,14 +72,17 @@ std::string worker_protocol::channel_of(const std::string& q) const {
 }
 
 void worker_protocol::take_sub(wire_name& q, std::vector<event>& out) {
-  const auto no = [&](code why, std::string reason) { out.emplace_back(reject{nack{std::move(q), why, std::move(reason), ""}}); };
+  const auto no = [&](code why, std::string reason) {
+    out.emplace_back(reject{nack{std::move(q), why, std::move(reason), ""}});
+  };
   if (!q.is_string()) return no(code::invalid_channel, "`q` must be a string");
   if (q.text.empty()) return no(code::invalid_channel, "the name is empty");
   auto channel = channel_of(q.text);
   if (auto fault = channel_fault(channel)) return no(code::invalid_channel, std::move(*fault));
   if (channel.starts_with(reserved_prefix))
     return no(code::forbidden, "channels that begin with `pgwake.` are closed to workers");
-  if (!access_.allows(channel)) return no(code::forbidden, "`allow` does not let this worker have the channel");
+  if (!access_.allows(channel))
+    return no(code::forbidden, "`allow` does not let this worker have the channel");
   out.emplace_back(subscribe{std::move(channel)});
 }
 

@@ -21,8 +21,8 @@ struct channel_access {
   bool allows(std::string_view channel) const;
 };
 
-// One connection's incoming side: bytes in, requests out. Pure. Knows the dialect (v1 once `hello` came as first
-// frame, else v0), names, limits and the deadline of a frame begun but not finished (K4).
+// One connection's incoming side: bytes in, requests out. Pure. Knows the dialect (v1 once `hello` came as
+// first frame, else v0), names, limits and the deadline of a frame begun but not finished (K4).
 //
 //   fresh    nothing came yet
 //   talking  the first frame came; the dialect is settled
@@ -31,16 +31,31 @@ class worker_protocol {
  public:
   enum class dialect { v0, v1 };
 
-  struct greeted { pgwake::hello hello; };  // v1: answer with welcome
-  struct spoke {};                          // v0: its first frame came, it gets status frames now
-  struct subscribe { std::string channel; };
-  struct unsubscribe { std::string channel; };
-  struct reject { pgwake::nack nack; };
-  struct pinged { std::uint64_t id; };
+  struct greeted {
+    pgwake::hello hello;
+  };                // v1: answer with welcome
+  struct spoke {};  // v0: its first frame came, it gets status frames now
+  struct subscribe {
+    std::string channel;
+  };
+  struct unsubscribe {
+    std::string channel;
+  };
+  struct reject {
+    pgwake::nack nack;
+  };
+  struct pinged {
+    std::uint64_t id;
+  };
   struct asked_stats {};
-  struct ignored { std::string t; };  // an unknown frame
-  struct broken { std::string reason; };
-  using event = std::variant<greeted, spoke, subscribe, unsubscribe, reject, pinged, asked_stats, ignored, broken>;
+  struct ignored {
+    std::string t;
+  };  // an unknown frame
+  struct broken {
+    std::string reason;
+  };
+  using event =
+      std::variant<greeted, spoke, subscribe, unsubscribe, reject, pinged, asked_stats, ignored, broken>;
 
   worker_protocol(pgwake::queue_template queues, channel_access access, pgwake::millis frame_deadline)
       : queues_(std::move(queues)), access_(std::move(access)), frame_deadline_(frame_deadline) {}

@@ -23,12 +23,12 @@ struct connector::shared {
 
 namespace {
 
-// libpq tells no SQLSTATE for a failed connect; the texts of authentication failures have been stable since 8.0,
-// and a text in another language only means the faster retry.
+// libpq tells no SQLSTATE for a failed connect; the texts of authentication failures have been stable
+// since 8.0, and a text in another language only means the faster retry.
 bool login_refused(std::string_view message) {
-  for (const auto* words : {"password authentication failed", "no password supplied", "authentication failed",
-                            "no pg_hba.conf entry", "is not permitted to log in", "pg_hba.conf rejects",
-                            "\" does not exist"})
+  for (const auto* words :
+       {"password authentication failed", "no password supplied", "authentication failed",
+        "no pg_hba.conf entry", "is not permitted to log in", "pg_hba.conf rejects", "\" does not exist"})
     if (message.find(words) != std::string_view::npos) return true;
   return false;
 }
@@ -68,7 +68,8 @@ connector::outcome connect_now(const connect_settings& settings) {
 
 }  // namespace
 
-connector::connector(boost::asio::any_io_executor executor) : shared_(std::make_shared<shared>(std::move(executor))) {}
+connector::connector(boost::asio::any_io_executor executor)
+    : shared_(std::make_shared<shared>(std::move(executor))) {}
 
 connector::~connector() {
   const std::lock_guard lock(shared_->guard);

@@ -10,8 +10,8 @@
 
 namespace pgwake::pg {
 
-// Opens sessions with libpq's blocking connect on a helper thread, since name resolution, TLS and password files
-// block. One attempt at a time: start() may be called again only after the former one's handler ran.
+// Opens sessions with libpq's blocking connect on a helper thread, since name resolution, TLS and password
+// files block. One attempt at a time: start() may be called again only after the former one's handler ran.
 class connector {
  public:
   struct outcome {

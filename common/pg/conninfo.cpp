@@ -36,7 +36,8 @@ std::string home() {
   return found != nullptr ? found->pw_dir : "";
 }
 
-// The keywords that a service sets, in the files that libpq would read (manual, "The Connection Service File").
+// The keywords that a service sets, in the files that libpq would read (manual, "The Connection Service
+// File").
 std::set<std::string> service_keywords(const std::string& service) {
   const char* own = std::getenv("PGSERVICEFILE");
   const char* system = std::getenv("PGSYSCONFDIR");
@@ -80,7 +81,8 @@ parameters connect_parameters(const connect_settings& settings) {
   }
   if (!service.empty()) given.merge(service_keywords(service));
 
-  const auto seconds = std::max<std::int64_t>(2, (settings.connect_timeout.count() + 999) / 1000);  // libpq's least
+  const auto seconds =
+      std::max<std::int64_t>(2, (settings.connect_timeout.count() + 999) / 1000);  // libpq's least
   const std::array<default_value, 8> defaults = {{
       {"connect_timeout", "PGCONNECT_TIMEOUT", std::to_string(seconds)},
       {"target_session_attrs", "PGTARGETSESSIONATTRS", "primary"},

@@ -17,9 +17,9 @@ struct connect_settings {
   millis connect_timeout{5'000};  // per host
 };
 
-// The user's connection string with pgwake's defaults for whatever the user left open, be it in the string, in a
-// PG* variable or in the service named by either. application_name and client_encoding are always pgwake's.
-// Reads environment and service file; call it on the connecting thread.
+// The user's connection string with pgwake's defaults for whatever the user left open, be it in the string,
+// in a PG* variable or in the service named by either. application_name and client_encoding are always
+// pgwake's. Reads environment and service file; call it on the connecting thread.
 parameters connect_parameters(const connect_settings& settings);
 
 // Empty if libpq can parse the string, else libpq's words (which never hold the password).

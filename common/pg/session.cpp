@@ -27,7 +27,8 @@ std::string field(const PGresult* result, int code) { return trimmed(PQresultErr
 
 }  // namespace
 
-std::shared_ptr<session> session::open(boost::asio::any_io_executor executor, handle conn, session_events& events) {
+std::shared_ptr<session> session::open(boost::asio::any_io_executor executor, handle conn,
+                                       session_events& events) {
   std::shared_ptr<session> self(new session(std::move(executor), std::move(conn), events));
   self->wait_readable();
   return self;
@@ -67,7 +68,8 @@ void session::abandon() {
 void session::notice(void* self, const PGresult* result) {
   // 42622 name_too_long: the identifier was truncated (manual, appendix "PostgreSQL Error Codes").
   const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  if (state != nullptr && std::strcmp(state, "42622") == 0) static_cast<session*>(self)->result_.truncated = true;
+  if (state != nullptr && std::strcmp(state, "42622") == 0)
+    static_cast<session*>(self)->result_.truncated = true;
 }
 
 void session::query(std::string sql) {
@@ -136,9 +138,9 @@ bool session::read_pass() {
   return true;
 }
 
-// Consumes and hands out until a pass yields nothing; true when the turn's budget was spent before. Under TLS a
-// record may wait inside libpq without the descriptor turning readable: then only the third fruitless look counts
-// (a record is at most 16 KiB, a look takes at least 8).
+// Consumes and hands out until a pass yields nothing; true when the turn's budget was spent before. Under TLS
+// a record may wait inside libpq without the descriptor turning readable: then only the third fruitless look
+// counts (a record is at most 16 KiB, a look takes at least 8).
 bool session::pass() {
   in_pass_ = true;
   std::size_t budget = turn_budget;
@@ -191,12 +193,14 @@ bool session::take_results() {
 void session::note_result(const PGresult* result) {
   switch (PQresultStatus(result)) {
     case PGRES_COMMAND_OK:
-    case PGRES_EMPTY_QUERY: return;
+    case PGRES_EMPTY_QUERY:
+      return;
     case PGRES_TUPLES_OK:
       result_.row.clear();
       for (int i = 0; PQntuples(result) > 0 && i < PQnfields(result); ++i)
-        result_.row.push_back(PQgetisnull(result, 0, i) != 0 ? std::nullopt
-                                                             : std::optional<std::string>(PQgetvalue(result, 0, i)));
+        result_.row.push_back(PQgetisnull(result, 0, i) != 0
+                                  ? std::nullopt
+                                  : std::optional<std::string>(PQgetvalue(result, 0, i)));
       return;
     default:
       result_.ok = false;

@@ -24,11 +24,12 @@ class session_events {
   virtual void on_turn_end() = 0;                // a read pass is over: flush what was routed
 };
 
-// One open libpq connection on the event loop: one query at a time, results and notifications in the order the
-// server sent them, reading never stops. Bounded work per turn.
+// One open libpq connection on the event loop: one query at a time, results and notifications in the order
+// the server sent them, reading never stops. Bounded work per turn.
 class session : public std::enable_shared_from_this<session> {
  public:
-  static std::shared_ptr<session> open(boost::asio::any_io_executor executor, handle conn, session_events& events);
+  static std::shared_ptr<session> open(boost::asio::any_io_executor executor, handle conn,
+                                       session_events& events);
   ~session();
   session(const session&) = delete;
   session& operator=(const session&) = delete;
@@ -39,8 +40,8 @@ class session : public std::enable_shared_from_this<session> {
   bool read_pass();
   // Closes at once; no event follows.
   void close();
-  // In the child of a fork: closes the inherited descriptors without a word to the server. The parent's session
-  // goes on; this object is good for nothing but destruction.
+  // In the child of a fork: closes the inherited descriptors without a word to the server. The parent's
+  // session goes on; this object is good for nothing but destruction.
   void abandon();
 
  private:

@@ -1,0 +1,78 @@
+#include "daemon/acceptor.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace pgwaked {
+namespace {
+
+constexpr int accepts_per_turn = 64;
+constexpr std::chrono::milliseconds shortage_pause{250};
+constexpr std::chrono::seconds complain_every{5};
+
+peer peer_of(int fd) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return {};
+  return {who.pid, who.uid, who.gid};
+}
+
+}  // namespace
+
+acceptor::acceptor(boost::asio::any_io_executor executor, log& out, handler on_worker)
+    : socket_(executor), timer_(executor), log_(out), on_worker_(std::move(on_worker)) {}
+
+void acceptor::start(unique_fd listening) {
+  socket_.assign(listening.release());
+  wait();
+}
+
+void acceptor::stop() {
+  timer_.cancel();
+  if (!socket_.is_open()) return;
+  accept_some();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void acceptor::wait() {
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this](const boost::system::error_code& error) {
+                       if (error) return;
+                       accept_some();
+                     });
+}
+
+void acceptor::accept_some() {
+  for (int i = 0; i < accepts_per_turn; ++i) {
+    unique_fd fd(accept4(socket_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) {
+      const auto who = peer_of(fd.get());
+      on_worker_(std::move(fd), who);
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno != EAGAIN) return pause(errno);
+    break;
+  }
+  wait();
+}
+
+void acceptor::pause(int error) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!last_complaint_ || now - *last_complaint_ >= complain_every) {
+    last_complaint_ = now;
+    log_.error(
+        "accepting paused",
+        std::string("reason=\"") + std::strerror(error) +
+            "\" what_to_do=\"raise the descriptor limit (LimitNOFILE, ulimit -n) or lower max_workers\"");
+  }
+  timer_.expires_after(shortage_pause);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) wait();
+  });
+}
+
+}  // namespace pgwaked

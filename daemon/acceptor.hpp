@@ -1,0 +1,37 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+
+#include "daemon/engine.hpp"
+#include "daemon/log.hpp"
+#include "daemon/socket_file.hpp"
+
+namespace pgwaked {
+
+// Accepts workers on one listening socket. Out of descriptors it pauses instead of spinning (K5).
+class acceptor {
+ public:
+  using handler = std::function<void(unique_fd, const peer&)>;
+
+  acceptor(boost::asio::any_io_executor executor, log& out, handler on_worker);
+
+  void start(unique_fd listening);
+  // Stops; takes what waits in the old socket's queue first. Used to move to a new socket, and to drain.
+  void stop();
+
+ private:
+  void wait();
+  void accept_some();
+  void pause(int error);
+
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer timer_;
+  log& log_;
+  handler on_worker_;
+  std::optional<std::chrono::steady_clock::time_point> last_complaint_;
+};
+
+}  // namespace pgwaked

@@ -1,0 +1,406 @@
+#include "daemon/app.hpp"
+
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/post.hpp>
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+#include <type_traits>
+
+#include "common/redact.hpp"
+#include "daemon/stats.hpp"
+
+namespace pgwaked {
+
+using namespace pgwake;
+using steady = std::chrono::steady_clock;
+
+namespace {
+
+// Descriptors that are not workers': standard streams, lock, listener, epoll, timers, libpq twice, resolver
+// files.
+constexpr std::uint64_t reserved_descriptors = 32;
+constexpr std::chrono::seconds janitor_period{1};
+constexpr std::chrono::seconds refusal_log_period{5};
+
+std::uint64_t random_word() {
+  std::uint64_t word = 0;
+  if (getrandom(&word, sizeof word, 0) != sizeof word)
+    throw std::runtime_error("the system gives no random numbers");
+  return word;
+}
+
+std::string random_hex() {
+  std::array<char, 33> text{};
+  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(random_word()),
+                static_cast<unsigned long long>(random_word()));
+  return text.data();
+}
+
+std::string random_uuid() {
+  auto hex = random_hex();
+  hex[12] = '4';
+  hex[16] = "89ab"[random_word() & 3U];
+  return hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" + hex.substr(16, 4) + "-" +
+         hex.substr(20);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+// Raises the soft limit to the hard one; the result is what may be used.
+std::uint64_t descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  const auto before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  return limit.rlim_cur;
+}
+
+admission admission_of(const allow_rule& rule) {
+  admission out;
+  out.kind = rule.kind == allow_rule::who::uid   ? admission::who::uid
+             : rule.kind == allow_rule::who::gid ? admission::who::gid
+                                                 : admission::who::everyone;
+  out.id = rule.id;
+  out.globs = rule.globs;
+  return out;
+}
+
+}  // namespace
+
+engine::config engine_config(const settings& s, std::uint64_t nofile) {
+  engine::config c;
+  c.upstream.probe_interval = s.probe_interval;
+  c.upstream.probe_timeout = s.probe_timeout;
+  c.upstream.allow_session_pooler = s.allow_session_pooler;
+  c.upstream.listen.linger = s.unlisten_linger;
+  c.limits.outbox_max_bytes = s.outbox_max_bytes;
+  c.limits.outbox_max_frames = s.outbox_max_frames;
+  c.limits.outbox_total_max_bytes = s.outbox_total_max_bytes;
+  c.limits.max_channels = s.max_channels;
+  c.limits.heartbeat = s.heartbeat;
+  c.queue_template = s.queue_template;
+  c.frame_deadline = s.frame_deadline;
+  c.max_workers =
+      std::min(s.max_workers, nofile > 2 * reserved_descriptors ? nofile - reserved_descriptors : nofile / 2);
+  for (const auto& rule : s.allow) c.allow.push_back(admission_of(rule));
+  c.version = PGWAKE_VERSION_STRING;
+  return c;
+}
+
+namespace {
+
+engine::config first_config(const settings& s, std::uint64_t nofile) {
+  auto c = engine_config(s, nofile);
+  c.hub_uuid = random_uuid();
+  c.upstream.self_check = random_hex();
+  return c;
+}
+
+}  // namespace
+
+app::app(loaded configuration, command_values given, log& out)
+    : loaded_(std::move(configuration)),
+      given_(std::move(given)),
+      log_(out),
+      nofile_(descriptor_limit()),
+      engine_(first_config(loaded_.values, nofile_), random_word()),
+      socket_file_({loaded_.values.socket, loaded_.values.socket_mode, loaded_.values.socket_gid}),
+      acceptor_(loop_.get_executor(), out,
+                [this](unique_fd fd, const peer& who) { welcome_worker(std::move(fd), who); }),
+      started_(steady::now()) {}
+
+app::~app() = default;
+
+int app::run() {
+  std::signal(SIGPIPE, SIG_IGN);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number);
+  socket_file_.lock();
+  acceptor_.start(socket_file_.bind());
+  for (const auto& w : loaded_.warnings) log_.warning("configuration", w);
+  if (engine_.settings().max_workers < loaded_.values.max_workers)
+    log_.warning("max_workers lowered",
+                 "max_workers=" + std::to_string(engine_.settings().max_workers) +
+                     " descriptors=" + std::to_string(nofile_) +
+                     " what_to_do=\"raise the descriptor limit (LimitNOFILE, ulimit -n)\"");
+  log_.info("started", "version=" + engine_.settings().version + " pid=" + std::to_string(getpid()) +
+                           " socket=" + socket_file_.path());
+  engine_.start(steady::now());
+  wait_signal();
+  janitor();
+  settle();
+  loop_.run();
+  log_.info("stopped");
+  return 0;
+}
+
+void app::wait_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    on_signal(number);
+    wait_signal();
+  });
+}
+
+void app::on_signal(int number) {
+  if (number == SIGHUP) return reload();
+  if (drain_until_) return finish();  // asked twice: at once
+  begin_drain(number);
+}
+
+// Workers
+
+void app::welcome_worker(unique_fd fd, const peer& who) {
+  if (const auto why = engine_.refusal(who)) {
+    std::string frame;
+    encode(frame, from_hub{*why});
+    send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return complain_refused(who, *why);
+  }
+  const auto id = engine_.joined(who, random_hex(), steady::now());
+  const auto io = std::make_shared<worker_io>(loop_.get_executor(), fd.release(), id, *this);
+  workers_.emplace(id, io);
+  io->start();
+}
+
+void app::complain_refused(const peer& who, const bye& why) {
+  ++refused_;
+  const auto now = steady::now();
+  if (last_refusal_logged_ && now - *last_refusal_logged_ < refusal_log_period) return;
+  last_refusal_logged_ = now;
+  log_.warning("worker refused", "pid=" + std::to_string(who.pid) + " uid=" + std::to_string(who.uid) +
+                                     " code=" + std::string(to_string(why.why)) + " refused=" +
+                                     std::to_string(refused_) + " reason=\"" + why.reason + "\"");
+}
+
+void app::on_bytes(worker_id id, std::string_view data) {
+  engine_.bytes(id, data, steady::now());
+  settle();
+}
+
+void app::on_gone(worker_id id) {
+  workers_.erase(id);
+  engine_.left(id, steady::now());
+  settle();
+}
+
+void app::close_worker(const engine::close_worker& c) {
+  const auto it = workers_.find(c.worker);
+  if (it == workers_.end()) return;
+  const auto io = it->second;
+  if (c.flush) io->flush();
+  workers_.erase(c.worker);
+  io->close();
+  if (!c.event.empty()) log_.warning(c.event, c.fields);
+  engine_.left(c.worker, steady::now());
+}
+
+// The session
+
+void app::start_connecting() {
+  const auto world = real_surroundings();
+  const auto conninfo = read_database(loaded_.values, world);
+  if (!conninfo) {
+    const connect_failure failure{conninfo.error().message, false};
+    boost::asio::post(loop_, [this, failure] {
+      engine_.connect_failed(failure, steady::now());
+      settle();
+    });
+    return;
+  }
+  pg::connect_settings s;
+  s.conninfo = *conninfo;
+  s.application_name =
+      loaded_.values.application_name.empty() ? "pgwaked@" + host_name() : loaded_.values.application_name;
+  s.connect_timeout = loaded_.values.connect_timeout;
+  connector_.start(std::move(s), [this, conninfo = *conninfo](pg::connector::outcome outcome) {
+    if (stopping_) return;
+    if (outcome.conn) {
+      session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), *this);
+      engine_.connected(outcome.info, steady::now());
+    } else {
+      outcome.failure.message = hide_secrets_in(outcome.failure.message, conninfo);
+      engine_.connect_failed(outcome.failure, steady::now());
+    }
+    settle();
+  });
+}
+
+void app::on_bytes() { engine_.heard(steady::now()); }
+
+void app::on_result(query_result result) {
+  engine_.result(result, steady::now());
+  carry_out();
+}
+
+void app::on_notification(int backend_pid, std::string_view channel, std::string_view payload) {
+  engine_.notification(channel, payload, backend_pid, steady::now());
+  carry_out();
+}
+
+void app::on_lost(std::string reason) {
+  session_.reset();
+  engine_.session_lost(std::move(reason), steady::now());
+  settle();
+}
+
+void app::on_turn_end() { settle(); }
+
+// Actions
+
+void app::settle() {
+  carry_out();
+  flush_touched();
+  carry_out();
+  arm();
+}
+
+void app::carry_out() {
+  if (carrying_out_) return;
+  carrying_out_ = true;
+  while (!engine_.actions().empty()) {
+    auto actions = std::exchange(engine_.actions(), {});
+    for (auto& a : actions) carry_out(a);
+  }
+  carrying_out_ = false;
+}
+
+void app::carry_out(engine::action& a) {
+  std::visit(
+      [this](auto& x) {
+        using kind = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<kind, engine::connect>) {
+          start_connecting();
+        } else if constexpr (std::is_same_v<kind, engine::send>) {
+          if (session_) session_->query(std::move(x.sql));
+        } else if constexpr (std::is_same_v<kind, engine::close_session>) {
+          if (session_) session_->close();
+          session_.reset();
+        } else if constexpr (std::is_same_v<kind, engine::close_worker>) {
+          close_worker(x);
+        } else if constexpr (std::is_same_v<kind, engine::make_stats>) {
+          const auto it = engine_.members().find(x.worker);
+          if (it == engine_.members().end()) return;
+          const auto uid = it->second.who.uid;
+          const auto now = steady::now();
+          const stats_view view{uid == 0 || uid == geteuid(), uid, x.worker, started_, refused_};
+          engine_.answer_stats(x.worker, stats_json(engine_, view, now), now);
+        } else {
+          if (x.warning)
+            log_.warning(x.event, x.fields);
+          else
+            log_.info(x.event, x.fields);
+        }
+      },
+      a);
+}
+
+void app::flush_touched() {
+  auto& touched = engine_.touched();
+  for (std::size_t i = 0; i < touched.size(); ++i) {
+    const auto it = workers_.find(touched[i]);
+    if (it == workers_.end()) continue;
+    const auto io = it->second;  // it may go while being flushed
+    io->flush();
+  }
+  touched.clear();
+}
+
+// Time
+
+void app::arm() {
+  const auto at = engine_.deadline();
+  if (!at || (armed_ && *armed_ <= *at)) return;
+  armed_ = at;
+  timer_.expires_at(*at);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) on_timer();
+  });
+}
+
+void app::on_timer() {
+  armed_.reset();
+  const auto session = session_;
+  const bool quiet = !session || !session->read_pass();
+  engine_.tick(steady::now(), quiet);
+  settle();
+}
+
+// What needs a look now and then: the socket file, and whether a drain is over.
+void app::janitor() {
+  if (!drain_until_ && socket_file_.look() == socket_file::state::gone) {
+    log_.warning("socket file gone, binding again", "socket=" + socket_file_.path());
+    try {
+      auto fresh = socket_file_.bind();
+      acceptor_.stop();
+      acceptor_.start(std::move(fresh));
+    } catch (const std::exception& e) {
+      log_.error("cannot bind again", e.what());
+    }
+  }
+  check_drained();
+  janitor_.expires_after(drain_until_ ? std::chrono::milliseconds(20)
+                                      : std::chrono::milliseconds(janitor_period));
+  janitor_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) janitor();
+  });
+}
+
+// Stopping
+
+void app::begin_drain(int signal) {
+  const auto grace = loaded_.values.drain_grace;
+  log_.info("draining", "signal=" + std::to_string(signal) + " workers=" + std::to_string(workers_.size()) +
+                            " grace_ms=" + std::to_string(grace.count()));
+  drain_until_ = steady::now() + grace;
+  acceptor_.stop();
+  socket_file_.remove();
+  engine_.drain(grace, steady::now());
+  settle();
+  janitor();
+}
+
+void app::check_drained() {
+  if (!drain_until_ || stopping_) return;
+  if (engine_.drained() || steady::now() >= *drain_until_) finish();
+}
+
+void app::finish() {
+  stopping_ = true;
+  engine_.stop(steady::now());
+  settle();
+  for (const auto& [id, io] : workers_) io->close();
+  workers_.clear();
+  loop_.stop();
+}
+
+void app::reload() {
+  const auto fresh = load(given_, real_surroundings());
+  if (!fresh) {
+    log_.error("reload refused, nothing changed", fresh.error().message);
+    return;
+  }
+  std::string changed;
+  for (const auto& c : differences(loaded_.values, fresh->values)) {
+    if (c.reloadable)
+      changed += " " + std::string(c.name) + "=" + c.after;
+    else
+      log_.warning("reload: needs a restart", std::string(c.name) + "=" + c.after);
+  }
+  loaded_.values = reloaded(loaded_.values, fresh->values);
+  log_.set_level(loaded_.values.log_level);
+  engine_.change(engine_config(loaded_.values, nofile_), steady::now());
+  log_.info("reloaded", changed.empty() ? "nothing changed" : "changed:" + changed);
+  settle();
+}
+
+}  // namespace pgwaked

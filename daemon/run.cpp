@@ -1,0 +1,44 @@
+#include "daemon/run.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+
+#include "daemon/app.hpp"
+#include "daemon/log.hpp"
+#include "daemon/options.hpp"
+
+namespace pgwaked {
+namespace {
+
+int wrong_usage(const usage_error& error) {
+  std::cerr << "pgwaked: " << error.message << "\n";
+  return usage_error::exit_code;
+}
+
+}  // namespace
+
+int run_command(const command_values& given) {
+  auto configuration = load(given, real_surroundings());
+  if (!configuration) return wrong_usage(configuration.error());
+  log out(configuration->values.log_level, configuration->values.log_format);
+  try {
+    app daemon(std::move(*configuration), given, out);
+    const int code = daemon.run();
+    if (daemon.leaves_a_thread()) std::_Exit(code);
+    return code;
+  } catch (const std::exception& e) {
+    out.error("could not start", e.what());
+    return 1;
+  }
+}
+
+int config_command(const command_values& given) {
+  const auto configuration = load(given, real_surroundings());
+  if (!configuration) return wrong_usage(configuration.error());
+  print_config(std::cout, *configuration);
+  for (const auto& w : configuration->warnings) std::cerr << "pgwaked: warning: " << w << "\n";
+  return std::cout.flush() ? 0 : 1;
+}
+
+}  // namespace pgwaked

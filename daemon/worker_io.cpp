@@ -1,0 +1,134 @@
+#include "daemon/worker_io.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace pgwaked {
+namespace {
+
+constexpr std::size_t read_size = 64 * 1024;
+constexpr std::size_t write_size = 256 * 1024;  // per system call; a Unix socket's buffer is about this
+constexpr std::size_t copy_below = 1024;        // smaller frames are copied together, larger ones referenced
+constexpr std::size_t max_pieces = 4096;
+
+// Buffers of the one event loop thread, used within one call only.
+struct scratch {
+  std::array<char, read_size> in;
+  std::vector<char> small;
+  std::vector<std::string_view> pieces;
+  std::vector<iovec> parts;
+};
+scratch& buffers() {
+  static thread_local scratch s;
+  return s;
+}
+
+// Few large parts out of many small frames.
+void compose(scratch& s) {
+  s.parts.clear();
+  s.small.clear();
+  s.small.reserve(write_size + copy_below);  // never grows below: parts point into it
+  bool joining = false;
+  for (const auto piece : s.pieces) {
+    if (piece.size() >= copy_below) {
+      s.parts.push_back({const_cast<char*>(piece.data()), piece.size()});
+      joining = false;
+      continue;
+    }
+    char* at = s.small.data() + s.small.size();
+    s.small.insert(s.small.end(), piece.begin(), piece.end());
+    if (joining)
+      s.parts.back().iov_len += piece.size();
+    else
+      s.parts.push_back({at, piece.size()});
+    joining = true;
+  }
+}
+
+}  // namespace
+
+worker_io::worker_io(const boost::asio::any_io_executor& executor, int fd, worker_id id, worker_events& owner)
+    : socket_(executor, fd), id_(id), owner_(&owner) {}
+
+void worker_io::start() { wait_readable(); }
+
+void worker_io::close() {
+  owner_ = nullptr;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void worker_io::gone() {
+  if (auto* owner = owner_) {
+    close();
+    owner->on_gone(id_);
+  }
+}
+
+void worker_io::wait_readable() {
+  if (reading_ || owner_ == nullptr) return;
+  reading_ = true;
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->reading_ = false;
+                       if (!error && self->owner_ != nullptr) self->read();
+                     });
+}
+
+void worker_io::read() {
+  auto& in = buffers().in;
+  const auto n = recv(socket_.native_handle(), in.data(), in.size(), 0);
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return gone();
+  if (n > 0) owner_->on_bytes(id_, {in.data(), static_cast<std::size_t>(n)});
+  resume();
+}
+
+void worker_io::resume() {
+  if (owner_ != nullptr && owner_->may_read(id_)) wait_readable();
+}
+
+void worker_io::flush() {
+  if (waiting_writable_ || owner_ == nullptr) return;
+  const auto self = shared_from_this();
+  auto* box = owner_->on_writable(id_);
+  while (box != nullptr && !box->empty()) {
+    if (!write_some(*box)) break;
+  }
+  if (owner_ != nullptr && !reading_) resume();
+}
+
+// One system call; true if it took all that it was given.
+bool worker_io::write_some(outbox& box) {
+  auto& s = buffers();
+  s.pieces.clear();
+  box.gather(s.pieces, max_pieces, write_size);
+  compose(s);
+  msghdr message{};
+  message.msg_iov = s.parts.data();
+  message.msg_iovlen = std::min<std::size_t>(s.parts.size(), 1024);  // IOV_MAX
+  std::size_t offered = 0;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) offered += s.parts[i].iov_len;
+  const auto n = sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n < 0 && errno == EINTR) return true;
+  if (n < 0 && errno != EAGAIN) return gone(), false;
+  if (n > 0) owner_->on_written(id_, static_cast<std::size_t>(n));
+  if (n == static_cast<ssize_t>(offered)) return true;
+  wait_writable();
+  return false;
+}
+
+void worker_io::wait_writable() {
+  waiting_writable_ = true;
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->waiting_writable_ = false;
+                       if (!error) self->flush();
+                     });
+}
+
+}  // namespace pgwaked
