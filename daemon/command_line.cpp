@@ -84,7 +84,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
              !extras.empty()) {
     what = unexpected(at, extras.front());
   }
-  return full_name(at) + ": " + what + " (try " + full_name(at) + " --help)";
+  return full_name(at) + ": " + what + " (try " + full_name(at) + " --help)\n";
 }
 
 }  // namespace

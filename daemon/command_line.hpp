@@ -23,7 +23,7 @@ struct command_outcome {
   bool go_on = true;
   int exit_code = 0;
   std::string out;  // for stdout: help or version
-  std::string err;  // for stderr: what was wrong, with the nearest name; one line
+  std::string err;  // for stderr: what was wrong, with the nearest name; one line and its end
 };
 // `args` without the program's name. Never exits, throws none of CLI's errors, prints nothing.
 command_outcome parse_command(CLI::App& app, std::vector<std::string> args);

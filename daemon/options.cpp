@@ -254,7 +254,7 @@ boost::system::result<loaded, usage_error> load(const std::vector<std::string>& 
   command_values given;
   add_options(app, given);
   const command_outcome outcome = parse_command(app, args);
-  if (!outcome.go_on) return usage_error{outcome.err};
+  if (!outcome.go_on) return usage_error{outcome.err.substr(0, outcome.err.find_last_not_of('\n') + 1)};
   return load(given, world);
 }
 
@@ -298,8 +298,9 @@ std::vector<change> differences(const settings& before, const settings& after) {
 
 settings reloaded(const settings& before, const settings& after) {
   settings out = before;
-  for (const option& each : option_table())
+  for (const option& each : option_table()) {
     if (each.reloadable) std::visit([&](auto field) { out.*field = after.*field; }, each.field);
+  }
   return out;
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("command line: help shows every option with its default, and wrong usa
 
   const command_outcome unknown = parse_command(app, {"rum"});
   CHECK(unknown.exit_code == usage_error::exit_code);
-  CHECK(unknown.err == "pgwaked: unknown command \"rum\"; did you mean run? (try pgwaked --help)");
+  CHECK(unknown.err == "pgwaked: unknown command \"rum\"; did you mean run? (try pgwaked --help)\n");
   CHECK(parse_command(app, {}).exit_code == usage_error::exit_code);
 }
 

@@ -340,4 +340,11 @@ TEST_CASE("case 30: a reload names what changed, and what it cannot change") {
   CHECK(changed[0].after == "\"2s\"");
   CHECK(changed[1].name == "log_level");
   CHECK(changed[1].reloadable);
+
+  const settings kept = reloaded(before->values, after->values);
+  CHECK(kept.log_level == log_level::debug);
+  CHECK(kept.heartbeat == 1s);
+  const auto left = differences(kept, after->values);
+  REQUIRE(left.size() == 1);
+  CHECK(left[0].name == "heartbeat");
 }
