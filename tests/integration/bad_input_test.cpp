@@ -158,10 +158,11 @@ TEST_CASE("hello: welcome says what is served; a worker that expects another dat
   newer.send_json(R"({"t":"hello","v":7})");
   CHECK(newer.expect("welcome").number("v") == 1);
 
-  auto lost = r.v0();
-  lost.send_json(R"({"t":"hello","v":1,"db":"another"})");
+  raw_worker lost(r.hub().socket());
+  CHECK(lost.hello({}, "another").string("db") == r.database());
   const auto bye = lost.expect("bye");
   CHECK(bye.code() == "wrong_database");
+  CHECK(bye.string("reason").find(r.database()) != std::string::npos);
   CHECK(lost.closed());
 }
 

@@ -118,7 +118,6 @@ TEST_CASE("S5, case 34: one LISTEN that fails for no fault of its own waits, the
 TEST_CASE("S5: when every LISTEN fails the session is replaced") {
   rig r({.through_proxy = true});
   auto worker = r.worker();
-  worker.subscribe("old");
   r.proxy().fail_query("LISTEN \"", "58P01");
   for (int i = 0; i < 20; ++i) worker.sub("n" + std::to_string(i));
   REQUIRE_EVENTUALLY(r.proxy().accepted() >= 2, 20s);
