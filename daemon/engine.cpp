@@ -1,6 +1,7 @@
 #include "daemon/engine.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -305,7 +306,11 @@ std::optional<steady_time> engine::deadline() const {
   return at;
 }
 
+// Workers are told what changed for them; the server's words (detail) are for status alone.
 void engine::tell_health(steady_time now) {
+  const auto told = std::make_tuple(upstream_.healthy(), draining_, upstream_.reason());
+  if (told_ == told) return;
+  told_ = told;
   hub_.health(status{upstream_.healthy(), draining_, grace_ms_, upstream_.reason()}, now);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -155,6 +156,7 @@ class engine {
   std::vector<worker_protocol::event> events_;
   std::optional<std::string> database_;
   std::optional<std::string> system_id_;
+  std::optional<std::tuple<bool, bool, std::string>> told_;  // healthy, draining, reason
   std::uint32_t grace_ms_ = 0;
   bool draining_ = false;
   counted counts_;
