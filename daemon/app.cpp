@@ -392,10 +392,13 @@ void app::reload() {
   std::string changed;
   bool new_session = false;
   for (const auto& c : differences(loaded_.values, fresh->values)) {
-    if (c.reloadable) changed += " " + std::string(c.name) + "=" + c.after;
+    if (!c.reloadable) {
+      log_.warning("reload: needs a restart", std::string(c.name) + "=" + c.after);
+      continue;
+    }
+    changed += " " + std::string(c.name) + "=" + c.after;
     new_session =
         new_session || c.name == "database" || c.name == "database_file" || c.name == "application_name";
-    else log_.warning("reload: needs a restart", std::string(c.name) + "=" + c.after);
   }
   loaded_.values = reloaded(loaded_.values, fresh->values);
   log_.set_level(loaded_.values.log_level);
