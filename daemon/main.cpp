@@ -1,21 +1,39 @@
 #include <CLI/CLI.hpp>
+#include <array>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "daemon/command_line.hpp"
 #include "daemon/run.hpp"
+#include "daemon/status.hpp"
+
+namespace {
+
+using namespace pgwaked;
+
+void add_status(CLI::App& app, status_options& into) {
+  constexpr std::array<std::string_view, 2> names = {"socket", "config"};
+  auto* status = app.add_subcommand("status", "Show a running hub's health, upstream, workers and channels");
+  add_options(*status, into.given, names);
+  auto* json = status->add_flag("--json", into.json, "Print everything as one JSON object");
+  status->add_flag("--watch", into.watch, "Live view on the terminal, until q or Ctrl-C")->excludes(json);
+  status->footer("Exit code: 0 healthy, 1 degraded, 3 not running.");
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace pgwaked;
   CLI::App app{"pgwaked: one LISTEN connection per host, however many workers", "pgwaked"};
   app.set_version_flag("--version", "pgwaked " PGWAKE_VERSION_STRING);
   app.require_subcommand(1);
 
   command_values run_values;
   command_values config_values;
+  status_options status;
   auto* run = app.add_subcommand("run", "Run the daemon in the foreground; logs go to stderr");
   add_options(*run, run_values);
+  add_status(app, status);
   auto* config = app.add_subcommand("config", "Show the effective settings and where each came from");
   add_options(*config, config_values);
 
@@ -23,6 +41,7 @@ int main(int argc, char** argv) {
   std::cout << outcome.out;
   std::cerr << outcome.err;
   if (!outcome.go_on) return outcome.exit_code;
-  if (run->parsed()) return run_command(run_values);
+  if (app.got_subcommand("run")) return run_command(run_values);
+  if (app.got_subcommand("status")) return status_command(status);
   return config_command(config_values);
 }

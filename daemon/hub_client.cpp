@@ -1,0 +1,213 @@
+#include "daemon/hub_client.hpp"
+
+#include <grp.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "common/message_codec.hpp"
+#include "daemon/terminal_text.hpp"
+
+namespace pgwaked {
+
+using namespace pgwake;
+using boost::system::result;
+using steady = std::chrono::steady_clock;
+
+namespace {
+
+constexpr const char* how_to_start =
+    "Is pgwaked running? Start it (systemctl start pgwaked@NAME, or pgwaked run), or name its socket with "
+    "--socket or PGWAKE_SOCKET.";
+
+std::string name_of_user(uid_t id) {
+  const auto* entry = getpwuid(id);
+  return entry != nullptr ? entry->pw_name : std::to_string(id);
+}
+
+std::string name_of_group(gid_t id) {
+  const auto* entry = getgrgid(id);
+  return entry != nullptr ? entry->gr_name : std::to_string(id);
+}
+
+// Who may connect, as far as the file can be seen.
+std::string rights_of(const std::string& path) {
+  struct stat is {};
+  if (stat(path.c_str(), &is) != 0)
+    return "A directory on the way is closed to " + name_of_user(geteuid()) + ".";
+  std::array<char, 8> mode{};
+  std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(is.st_mode & 07777U));
+  return std::string("Its mode is ") + mode.data() + ", owner " + name_of_user(is.st_uid) + ", group " +
+         name_of_group(is.st_gid) + ".";
+}
+
+}  // namespace
+
+hub_failure hub_client::connect_failure(int error) const {
+  using kind = hub_failure::kind;
+  const auto at = printable(path_);
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return {kind::absent, "no hub at " + at + ": there is no such socket. " + how_to_start};
+    case ECONNREFUSED:
+      if (struct stat is{}; stat(path_.c_str(), &is) == 0 && !S_ISSOCK(is.st_mode))
+        return {kind::wrong_path, at + " is not a socket. " + how_to_start};
+      return {kind::stale, "no hub at " + at +
+                               ": the socket file is there, but nobody listens to it (a hub that was killed "
+                               "leaves it behind; the next one replaces it). " +
+                               how_to_start};
+    case EACCES:
+    case EPERM:
+      return {kind::denied, "cannot connect to " + at + " as " + name_of_user(geteuid()) +
+                                ": permission denied. " + rights_of(path_) +
+                                " Run this as root, or as a member of that group."};
+    case ENOTSOCK:
+    case EPROTOTYPE:
+      return {kind::wrong_path, at + " is not a hub's socket. " + how_to_start};
+    default:
+      return {kind::wrong_path, "cannot connect to " + at + ": " + std::strerror(error)};
+  }
+}
+
+hub_failure hub_client::lost(int error) const {
+  return {hub_failure::kind::broken,
+          "the hub at " + printable(path_) + " closed the connection" +
+              (error != 0 ? std::string(" (") + std::strerror(error) + ")" : std::string()) +
+              ". Its log says why (journalctl -u 'pgwaked@*')."};
+}
+
+hub_failure hub_client::silent() const {
+  return {hub_failure::kind::silent, "the hub at " + printable(path_) + " does not answer within " +
+                                         short_duration(patience_) +
+                                         ": it accepts connections, but its event loop stands still or the "
+                                         "machine is overloaded. Look at its log, or restart it."};
+}
+
+result<hub_client, hub_failure> hub_client::open(std::string path, std::string_view name,
+                                                 std::chrono::milliseconds patience) {
+  hub_client out(std::move(path), patience);
+  const auto until = steady::now() + patience;
+  if (const auto done = out.connect(until); !done) return done.error();
+  hello h;
+  h.v = protocol_version;
+  h.name = std::string(name);
+  if (const auto done = out.send(h, until); !done) {
+    // It may have said `bye` before it closed.
+    auto said = out.await<welcome>(until);
+    return said ? done.error() : said.error();
+  }
+  auto answer = out.await<welcome>(until);
+  if (!answer) return answer.error();
+  out.welcome_ = std::move(*answer);
+  return out;
+}
+
+result<void, hub_failure> hub_client::connect(deadline until) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path_.empty() || path_.size() >= sizeof address.sun_path)
+    return hub_failure{hub_failure::kind::wrong_path, "the socket path " + printable(path_) + " has " +
+                                                          std::to_string(path_.size()) +
+                                                          " bytes; a Unix socket's path has 1 to 107"};
+  std::memcpy(address.sun_path, path_.data(), path_.size());
+  fd_ = unique_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd_) return connect_failure(errno);
+  while (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return connect_failure(errno);
+    // The hub's backlog is full: there is nothing to poll for.
+    if (steady::now() >= until) return silent();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return {};
+}
+
+result<void, hub_failure> hub_client::wait(short events, deadline until) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - steady::now()).count();
+    if (left <= 0) return silent();
+    pollfd p{fd_.get(), events, 0};
+    const int n = poll(&p, 1, static_cast<int>(left));
+    if (n > 0) return {};
+    if (n < 0 && errno != EINTR) return lost(errno);
+  }
+}
+
+result<void, hub_failure> hub_client::send(const from_worker& message, deadline until) {
+  std::string frame;
+  encode(frame, message);
+  std::string_view rest = frame;
+  while (!rest.empty()) {
+    const auto n = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (n > 0) {
+      rest.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      if (const auto ready = wait(POLLOUT, until); !ready) return ready.error();
+    } else if (errno != EINTR) {
+      return lost(errno);
+    }
+  }
+  return {};
+}
+
+result<from_hub, hub_failure> hub_client::next(deadline until) {
+  std::array<char, 64 * 1024> buffer;
+  for (;;) {
+    std::string_view body;
+    const auto outcome = reader_.next(body);
+    if (outcome == frame_reader::outcome::frame) {
+      from_hub message;
+      std::string why;
+      if (decode(body, message, why)) return message;
+      return hub_failure{hub_failure::kind::broken,
+                         "what answers at " + printable(path_) + " does not speak pgwake's protocol: " + why};
+    }
+    if (outcome != frame_reader::outcome::need_more)
+      return hub_failure{
+          hub_failure::kind::broken,
+          "what answers at " + printable(path_) + " does not speak pgwake's protocol: an impossible length"};
+    const auto n = recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    if (n > 0) {
+      reader_.append({buffer.data(), static_cast<std::size_t>(n)});
+    } else if (n == 0) {
+      return lost(0);
+    } else if (errno == EAGAIN) {
+      if (const auto ready = wait(POLLIN, until); !ready) return ready.error();
+    } else if (errno != EINTR) {
+      return lost(errno);
+    }
+  }
+}
+
+template <typename Message>
+result<Message, hub_failure> hub_client::await(deadline until) {
+  for (;;) {
+    auto message = next(until);
+    if (!message) return message.error();
+    if (auto* wanted = std::get_if<Message>(&*message)) return std::move(*wanted);
+    if (const auto* b = std::get_if<bye>(&*message))
+      return hub_failure{hub_failure::kind::refused,
+                         "the hub at " + printable(path_) + " refused this connection (" +
+                             std::string(to_string(b->why)) + "): " + printable(b->reason)};
+  }
+}
+
+result<std::string, hub_failure> hub_client::stats() {
+  const auto until = steady::now() + patience_;
+  if (const auto sent = send(stats_request{}, until); !sent) return sent.error();
+  auto answer = await<pgwake::stats>(until);
+  if (!answer) return answer.error();
+  return result<std::string, hub_failure>(boost::system::in_place_value, std::move(answer->json));
+}
+
+}  // namespace pgwaked
