@@ -1,0 +1,121 @@
+#include "client/src/event_queue.hpp"
+
+#include <utility>
+
+namespace pgwake::client {
+
+event_queue::place event_queue::append(event e) {
+  const place p = first_ + slots_.size();
+  if (e.ephemeral()) bytes_ += e.bytes();
+  if (e.what == event::kind::wake) {
+    auto& m = channels_[e.channel];
+    ++m.waiting;
+    if (e.payload)
+      m.ephemeral = p;
+    else if (e.gap != gap_cause::none)
+      m.gap = p;
+    else
+      m.durable = p;
+  }
+  slots_.push_back({std::move(e), false});
+  ++live_;
+  return p;
+}
+
+event event_queue::take(place p) {
+  auto& s = at(p);
+  s.gone = true;
+  --live_;
+  event out = std::move(s.what);
+  if (out.ephemeral()) bytes_ -= out.bytes();
+  if (out.what == event::kind::wake) {
+    const auto it = channels_.find(out.channel);
+    auto& m = it->second;
+    if (m.durable == p) m.durable = 0;
+    if (m.gap == p) m.gap = 0;
+    if (m.ephemeral == p) m.ephemeral = 0;
+    if (--m.waiting == 0) channels_.erase(it);
+  }
+  if (state_ == p) state_ = 0;
+  while (!slots_.empty() && slots_.front().gone) {
+    slots_.pop_front();
+    ++first_;
+  }
+  return out;
+}
+
+// True if nothing needs to be appended.
+bool event_queue::merge(const event& e) {
+  auto it = channels_.find(e.channel);
+  if (it == channels_.end() || e.payload) return false;
+  if (e.gap == gap_cause::none) {
+    const auto& m = it->second;
+    if (m.durable == 0 || m.gap > m.durable) return false;
+    auto& waiting = at(m.durable).what;
+    if (waiting.by != e.by) waiting.by = 0;
+    waiting.source = e.source;
+    ++coalesced_;
+    return true;
+  }
+  if (it->second.durable != 0) {
+    take(it->second.durable);
+    it = channels_.find(e.channel);
+    if (it == channels_.end()) return false;
+  }
+  const auto& m = it->second;
+  if (m.gap == 0 || m.ephemeral > m.gap) return false;
+  at(m.gap).what.gap = e.gap;
+  at(m.gap).what.source = e.source;
+  return true;
+}
+
+void event_queue::overflow(const std::string& channel) {
+  event gap;
+  gap.channel = channel;
+  gap.gap = gap_cause::overflow;
+  push(std::move(gap));
+}
+
+void event_queue::push(event e) {
+  if (e.what == event::kind::state) {
+    if (state_ != 0) take(state_);
+    state_ = append(std::move(e));
+    return;
+  }
+  if (e.what == event::kind::refused) {
+    append(std::move(e));
+    return;
+  }
+  if (e.ephemeral() && bytes_ + e.bytes() > max_bytes_) {
+    ++discarded_;
+    return overflow(e.channel);
+  }
+  if (merge(e)) return;
+  ++wakes_;
+  if (e.gap != gap_cause::none) ++gaps_;
+  append(std::move(e));
+}
+
+std::optional<event> event_queue::pop() {
+  if (slots_.empty()) return std::nullopt;
+  return take(first_);
+}
+
+void event_queue::forget(const std::string& channel) {
+  const auto it = channels_.find(channel);
+  if (it == channels_.end()) return;
+  auto left = it->second.waiting;
+  for (place p = first_; left > 0 && p < first_ + slots_.size();) {
+    auto& s = at(p);
+    const bool mine = !s.gone && s.what.what == event::kind::wake && s.what.channel == channel;
+    if (mine) {
+      --left;
+      take(p);
+      if (p < first_) p = first_;  // the front went away
+    } else {
+      ++p;
+    }
+  }
+}
+
+}  // namespace pgwake::client

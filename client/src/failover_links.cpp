@@ -1,0 +1,281 @@
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "client/src/failover.hpp"
+#include "common/channel.hpp"
+
+// What the two sides say.
+namespace pgwake::client {
+
+void failover::hand_out(event e, actions& out) {
+  const auto* s = set_.find(e.channel);
+  if (s == nullptr || !s->wanted) return;
+  delivered_ = e.source;
+  out.push_back(deliver{std::move(e)});
+}
+
+void failover::route(side s, event e, steady_time now, actions& out) {
+  if (!handover_.active()) {
+    if (s == serving_ && cut_.on != s) hand_out(std::move(e), out);
+    return;
+  }
+  switch (handover_.where(s)) {
+    case handover::route::drop:
+      return;
+    case handover::route::deliver:
+      return hand_out(std::move(e), out);
+    case handover::route::hold:
+      handover_.hold(s, std::move(e));
+      if (handover_.held_bytes() <= settings_.handover_max_bytes) return;
+      return handover_.old_lost() ? cancel_handover(now, out) : abort_handover(now, out);
+  }
+}
+
+void failover::hub_connected(steady_time now, actions& out) {
+  if (hub_.now_in() != hub_life::state::connecting) return;
+  hub_.connected();
+  hello h;
+  h.v = protocol_version;
+  if (!settings_.name.empty()) h.name = settings_.name;
+  h.db = settings_.database;
+  out.push_back(send_hub{std::move(h)});
+  decide(now, out);
+}
+
+void failover::hub_failed(std::string reason, bool hopeless, steady_time now, actions& out) {
+  hub_.lost(std::move(reason), hopeless, jitter_.next(), now);
+  decide(now, out);
+}
+
+void failover::hub_closed(std::string reason, steady_time now, actions& out) {
+  if (!hub_.open()) return;
+  hub_gone(std::move(reason), false, now, out);
+  decide(now, out);
+}
+
+// The link is closed by us.
+void failover::drop_hub(std::string reason, bool slow, steady_time now, actions& out) {
+  out.push_back(close_hub{});
+  hub_gone(std::move(reason), slow, now, out);
+}
+
+void failover::hub_gone(std::string reason, bool slow, steady_time now, actions& out) {
+  hub_.lost(std::move(reason), slow, jitter_.next(), now);
+  for (auto it = set_.all().begin(); it != set_.all().end();) {
+    auto& s = it->second;
+    s.at_hub = s.hub_active = false;
+    s.unanswered = 0;
+    const auto& channel = (it++)->first;
+    if (!s.wanted) set_.tidy(channel);
+  }
+  if (cut_.on == side::hub) cut_ = {};
+  side_lost(side::hub, now, out);
+}
+
+void failover::hub_message(from_hub message, steady_time now, actions& out) {
+  if (!hub_.open()) return;
+  hub_.heard(now);
+  if (auto* w = std::get_if<wake>(&message)) {
+    event e;
+    e.source = side::hub;
+    e.gap = w->gap;
+    e.by = w->by;
+    e.channel = std::move(w->q);
+    e.payload = std::move(w->payload);
+    const bool joining = handover_.active();
+    route(side::hub, std::move(e), now, out);
+    if (joining && !handover_.active()) decide(now, out);
+    return;
+  }
+  if (auto* b = std::get_if<bye>(&message)) {
+    const bool slow = b->why == code::wrong_database || b->why == code::forbidden || b->why == code::limit;
+    drop_hub("the hub says " + std::string(pgwake::to_string(b->why)) + ": " + b->reason, slow, now, out);
+  } else if (auto* w1 = std::get_if<welcome>(&message)) {
+    hub_welcome(std::move(*w1), now, out);
+  } else if (!hub_.up()) {
+    if (!std::holds_alternative<unknown_message>(message))
+      drop_hub("the hub does not speak this protocol: its first frame is no welcome", false, now, out);
+  } else if (const auto* a = std::get_if<ack>(&message)) {
+    hub_answer(a->q, nullptr, now, out);
+  } else if (const auto* n = std::get_if<nack>(&message)) {
+    hub_answer(n->q.text, n, now, out);
+  } else if (const auto* s = std::get_if<status>(&message)) {
+    hub_status(*s, now, out);
+  } else if (const auto* f = std::get_if<pgwake::fence>(&message)) {
+    if (handover_.fencing() && f->id == handover_.id()) passed(side::hub, now, out);
+  }
+  decide(now, out);
+}
+
+void failover::hub_welcome(pgwake::welcome w, steady_time now, actions& out) {
+  if (hub_.up()) return drop_hub("the hub said welcome twice", false, now, out);
+  if (settings_.database && w.db && *settings_.database != *w.db)
+    return drop_hub("the hub serves database " + *w.db + ", not " + *settings_.database, true, now, out);
+  hub_.welcomed(w, jitter_.next(), now);
+}
+
+void failover::hub_status(const status& s, steady_time now, actions& out) {
+  hub_.told(s, now);
+  if (hub_.unhealthy() && !ill_) {
+    const auto grace = settings_.unhealthy_grace;
+    ill_ = true;
+    fall_at_ = now + grace +
+               millis{static_cast<std::int64_t>(jitter_.next() * static_cast<double>(grace.count()) / 4)};
+  }
+  if (hub_.healthy()) ill_ = false;
+  if (!handover_.active()) return;
+  // On the way to a hub that is ill or leaving, or from one that cannot carry the fence.
+  const bool broken = !hub_.healthy() || (handover_.to() == side::hub && hub_.draining());
+  if (!broken) return;
+  if (!handover_.old_lost())
+    abort_handover(now, out);
+  else if (handover_.to() == side::hub)
+    cancel_handover(now, out);
+}
+
+void failover::hub_answer(const std::string& q, const nack* refusal, steady_time now, actions& out) {
+  hub_.answered(now);
+  if (cut_.on == side::hub && q == cut_.mark) return hub_cut_answered(now, out);
+  auto* s = set_.find(q);
+  if (s == nullptr || s->unanswered == 0) return;
+  if (--s->unanswered > 0) return;  // the last sub is the one that counts
+  if (refusal != nullptr) {
+    s->at_hub = s->hub_active = false;
+    if (!s->wanted) return set_.tidy(q);
+    if (handover_.active() && handover_.to() == side::hub) return abort_handover(now, out);
+    if (serving_ == side::hub) refuse(q, refusal->why, refusal->reason, out);
+    return;
+  }
+  if (!s->at_hub) return set_.tidy(q);
+  s->hub_active = true;
+  if (handover_.active() && handover_.to() == side::hub) joined(*s, now, out);
+  settle(q, *s, out);
+}
+
+void failover::sub(const std::string& channel, subscription& s, steady_time now, actions& out) {
+  s.at_hub = true;
+  s.hub_active = false;
+  ++s.unanswered;
+  hub_.asked(now);
+  out.push_back(send_hub{pgwake::sub{{channel, ""}}});
+}
+
+void failover::unsub(const std::string& channel, subscription& s, actions& out) {
+  s.at_hub = s.hub_active = false;
+  out.push_back(send_hub{pgwake::unsub{{channel, ""}}});
+}
+
+void failover::start_own(actions& out) {
+  own_ = own_state::starting;
+  own_trouble_ = "connecting";
+  own_active_ = 0;
+  out.push_back(client::start_own{});
+  for (auto& [channel, s] : set_.all()) {
+    if (!s.wanted) continue;
+    s.at_own = true;
+    out.push_back(want_own{channel});
+  }
+}
+
+void failover::stop_own(actions& out) {
+  out.push_back(client::stop_own{});
+  own_ = own_state::off;
+  forget_own();
+  for (auto it = set_.all().begin(); it != set_.all().end();) {
+    it->second.at_own = false;
+    const auto& channel = (it++)->first;
+    if (!set_.wants(channel)) set_.tidy(channel);
+  }
+  if (std::exchange(slot_held_, false)) out.push_back(release_slot{});
+}
+
+void failover::forget_own() {
+  for (auto& [channel, s] : set_.all()) s.own_active = false;
+  own_active_ = 0;
+  if (cut_.on == side::own) cut_ = {};
+}
+
+void failover::own_live(const std::string& database, const std::string& system_id, steady_time now,
+                        actions& out) {
+  if (own_ != own_state::starting) return;
+  own_ = own_state::live;
+  own_database_ = database;
+  own_system_id_ = system_id;
+  own_trouble_.clear();
+  drain_at_ = now;
+  decide(now, out);
+}
+
+void failover::own_lost(std::string reason, steady_time now, actions& out) {
+  if (own_ != own_state::live) return;
+  own_ = own_state::starting;
+  own_trouble_ = std::move(reason);
+  forget_own();
+  side_lost(side::own, now, out);
+  decide(now, out);
+}
+
+void failover::own_trouble(std::string reason, steady_time now, actions& out) {
+  if (own_ != own_state::starting) return;
+  own_trouble_ = std::move(reason);
+  decide(now, out);
+}
+
+void failover::own_activated(const std::string& channel, steady_time now, actions& out) {
+  auto* s = set_.find(channel);
+  if (s == nullptr || !s->at_own || s->own_active || own_ != own_state::live) return;
+  s->own_active = true;
+  ++own_active_;
+  if (handover_.active() && handover_.to() == side::own) joined(*s, now, out);
+  if (s->wanted) settle(channel, *s, out);
+  decide(now, out);
+}
+
+void failover::own_refused(const std::string& channel, code why, const std::string& reason, steady_time now,
+                           actions& out) {
+  auto* s = set_.find(channel);
+  if (s == nullptr || !s->at_own) return;
+  s->at_own = s->own_active = false;
+  // While the hub serves it, it stays with the hub; what the own connection cannot have shows when it must
+  // serve.
+  if (handover_.active() && handover_.to() == side::own)
+    abort_handover(now, out);
+  else if (serving_ != side::hub)
+    refuse(channel, why, reason, out);
+  decide(now, out);
+}
+
+void failover::own_notification(int by, std::string_view channel, std::string_view payload, steady_time now,
+                                actions& out) {
+  if (own_ != own_state::live) return;
+  if (channel == fence_channel) {
+    if (handover_.fencing() && payload == handover_.payload())
+      passed(side::own, now, out);
+    else if (cut_.on == side::own && payload == cut_.mark)
+      end_cut(out);
+    else
+      return;
+    return decide(now, out);
+  }
+  event e;
+  e.source = side::own;
+  e.by = by;
+  e.channel = channel;
+  if (!payload.empty()) e.payload = payload;
+  const bool joining = handover_.active();
+  route(side::own, std::move(e), now, out);
+  if (joining && !handover_.active()) decide(now, out);
+}
+
+void failover::own_said(std::string_view payload, bool ok, steady_time now, actions& out) {
+  if (ok || own_ != own_state::live) return;
+  if (handover_.fencing() && payload == handover_.payload()) {
+    if (!handover_.old_lost()) abort_handover(now, out);
+  } else if (cut_.on == side::own && payload == cut_.mark) {
+    begin_cut(side::own, now, out);  // it could not commit; the stream stays dropped until one does
+  }
+  decide(now, out);
+}
+
+}  // namespace pgwake::client
