@@ -1,10 +1,10 @@
-#include "daemon/units.hpp"
+#include "common/units.hpp"
 
 #include <array>
 #include <limits>
 #include <optional>
 
-namespace pgwaked {
+namespace pgwake {
 namespace {
 
 constexpr std::string_view duration_form = "write a whole number and ms, s, m or h, such as 250ms or 15s";
@@ -123,4 +123,4 @@ std::string format_size(std::uint64_t bytes) {
   return std::to_string(bytes);
 }
 
-}  // namespace pgwaked
+}  // namespace pgwake
