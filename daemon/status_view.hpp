@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/time.hpp"
+#include "daemon/status_model.hpp"
+
+namespace pgwaked {
+
+// The live view without its terminal: observations and keys in, a screen as text out. Pure.
+class status_view {
+ public:
+  explicit status_view(std::string socket) : socket_(std::move(socket)) {}
+
+  void observe(hub_status s, pgwake::steady_time now);
+  // The hub could not be asked; `message` says why. What was seen last stays on the screen, marked as old.
+  void unreachable(std::string message, bool running, pgwake::steady_time now);
+
+  void scroll(std::ptrdiff_t rows);
+  void scroll_home() { first_row_ = 0; }
+  void switch_table();
+
+  struct look {
+    std::size_t columns = 80, rows = 24;
+    bool colours = true;
+    bool utf8 = true;
+    std::string clock;  // shown at the right of the first line
+  };
+  // Lines with a newline after each, none wider than `columns`, at most `rows`. Escape sequences only with
+  // colours, and only our own.
+  std::string screen(const look& how, pgwake::steady_time now);
+  // Rows of the table that the last screen had room for.
+  std::size_t page() const { return page_; }
+
+  // As `pgwaked status` would exit.
+  int exit_code() const;
+
+ private:
+  struct rates {
+    double notifications = 0, delivered = 0, coalesced = 0;
+  };
+  struct worker_rates {
+    double delivered = 0, coalesced = 0;
+  };
+  class painter;
+
+  void rate(const hub_status& s, double seconds);
+  void header(painter& p) const;
+  void numbers(painter& p) const;
+  void workers(painter& p);
+  void channels(painter& p);
+  void rows_of(painter& p, std::size_t count, const char* things);
+
+  std::string socket_;
+  std::optional<hub_status> last_;
+  pgwake::steady_time last_at_{};
+  std::string failure_;  // set: the last attempt to ask failed
+  bool running_ = false;
+  std::optional<pgwake::steady_time> failing_since_;
+  rates rates_;
+  std::unordered_map<std::uint64_t, worker_rates> by_worker_;
+  std::deque<double> in_, out_;  // rates so far, the newest last
+  bool show_channels_ = false;
+  std::size_t first_row_ = 0;
+  std::size_t page_ = 0;
+};
+
+}  // namespace pgwaked
