@@ -29,10 +29,10 @@ void acceptor::start(unique_fd listening) {
   wait();
 }
 
-void acceptor::stop() {
+void acceptor::stop(waiting how) {
   timer_.cancel();
   if (!socket_.is_open()) return;
-  accept_some();
+  if (how == waiting::take) accept_some();
   boost::system::error_code ignored;
   socket_.close(ignored);
 }

@@ -19,8 +19,9 @@ class acceptor {
   acceptor(boost::asio::any_io_executor executor, log& out, handler on_worker);
 
   void start(unique_fd listening);
-  // Stops; takes what waits in the old socket's queue first. Used to move to a new socket, and to drain.
-  void stop();
+  // Stops. Who waits in the socket's queue is taken first, or left there for the socket's next owner.
+  enum class waiting { take, leave };
+  void stop(waiting how = waiting::take);
 
  private:
   void wait();

@@ -25,7 +25,9 @@ namespace {
 // Descriptors that are not workers': standard streams, lock, listener, epoll, timers, libpq twice, resolver
 // files.
 constexpr std::uint64_t reserved_descriptors = 32;
-constexpr std::chrono::seconds janitor_period{1};
+constexpr std::chrono::milliseconds janitor_period{1'000};
+constexpr std::chrono::milliseconds drain_look_period{20};
+constexpr std::chrono::seconds stop_reserve{10};  // for what comes after the drain
 constexpr std::chrono::seconds refusal_log_period{5};
 
 std::uint64_t random_word() {
@@ -124,8 +126,7 @@ app::~app() = default;
 int app::run() {
   std::signal(SIGPIPE, SIG_IGN);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number);
-  socket_file_.lock();
-  acceptor_.start(socket_file_.bind());
+  open_socket();
   for (const auto& w : loaded_.warnings) log_.warning("configuration", w);
   if (engine_.settings().max_workers < loaded_.values.max_workers)
     log_.warning("max_workers lowered",
@@ -136,11 +137,22 @@ int app::run() {
                            " socket=" + socket_file_.path());
   engine_.start(steady::now());
   wait_signal();
+  manager_.ready();  // the socket is open; whether PostgreSQL is up is another matter
   janitor();
   settle();
   loop_.run();
   log_.info("stopped");
   return 0;
+}
+
+void app::open_socket() {
+  auto passed = manager_.take_socket(loaded_.values.socket);
+  activated_ = static_cast<bool>(passed);
+  socket_file_.lock();
+  acceptor_.start(activated_ ? std::move(passed) : socket_file_.bind());
+  if (activated_ && !(loaded_.is_default("socket_mode") && loaded_.is_default("socket_group")))
+    log_.warning("socket_mode and socket_group not used",
+                 "what_to_do=\"the socket was passed: set SocketMode= and SocketGroup= in the socket unit\"");
 }
 
 void app::wait_signal() {
@@ -152,7 +164,11 @@ void app::wait_signal() {
 }
 
 void app::on_signal(int number) {
-  if (number == SIGHUP) return reload();
+  if (number == SIGHUP) {
+    manager_.reloading();
+    reload();
+    return manager_.ready();
+  }
   if (drain_until_) return finish();  // asked twice: at once
   begin_drain(number);
 }
@@ -337,7 +353,7 @@ void app::on_timer() {
 
 // What needs a look now and then: the socket file, and whether a drain is over.
 void app::janitor() {
-  if (!drain_until_ && socket_file_.look() == socket_file::state::gone) {
+  if (!drain_until_ && !activated_ && socket_file_.look() == socket_file::state::gone) {
     log_.warning("socket file gone, binding again", "socket=" + socket_file_.path());
     try {
       auto fresh = socket_file_.bind();
@@ -347,9 +363,11 @@ void app::janitor() {
       log_.error("cannot bind again", e.what());
     }
   }
+  manager_.status(summary());
+  manager_.beat();
   check_drained();
-  janitor_.expires_after(drain_until_ ? std::chrono::milliseconds(20)
-                                      : std::chrono::milliseconds(janitor_period));
+  const auto period = std::min(janitor_period, manager_.beat_period().value_or(janitor_period));
+  janitor_.expires_after(drain_until_ ? drain_look_period : period);
   janitor_.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) janitor();
   });
@@ -362,7 +380,8 @@ void app::begin_drain(int signal) {
   log_.info("draining", "signal=" + std::to_string(signal) + " workers=" + std::to_string(workers_.size()) +
                             " grace_ms=" + std::to_string(grace.count()));
   drain_until_ = steady::now() + grace;
-  acceptor_.stop();
+  manager_.stopping(grace + stop_reserve);
+  acceptor_.stop(activated_ ? acceptor::waiting::leave : acceptor::waiting::take);
   socket_file_.remove();
   engine_.drain(grace, steady::now());
   settle();
@@ -381,6 +400,16 @@ void app::finish() {
   for (const auto& [id, io] : workers_) io->close();
   workers_.clear();
   loop_.stop();
+}
+
+// One line for the service manager's status.
+std::string app::summary() const {
+  const auto& up = engine_.the_upstream();
+  const auto counts = std::to_string(workers_.size()) + " workers, " +
+                      std::to_string(engine_.the_hub().channel_count()) + " channels";
+  if (engine_.draining()) return "draining, " + counts;
+  if (up.healthy()) return "healthy, " + counts;
+  return "not healthy (" + up.reason() + "), " + counts + (up.detail().empty() ? "" : ": " + up.detail());
 }
 
 void app::reload() {

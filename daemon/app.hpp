@@ -11,6 +11,7 @@
 #include "daemon/acceptor.hpp"
 #include "daemon/engine.hpp"
 #include "daemon/options.hpp"
+#include "daemon/service_manager.hpp"
 #include "daemon/worker_io.hpp"
 
 namespace pgwaked {
@@ -53,6 +54,8 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void janitor();
   void on_signal(int number);
   void wait_signal();
+  void open_socket();
+  std::string summary() const;
   void begin_drain(int signal);
   void check_drained();
   void finish();
@@ -69,6 +72,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::optional<pgwake::steady_time> armed_;
   std::uint64_t nofile_;
   engine engine_;
+  service_manager manager_;
   socket_file socket_file_;
   acceptor acceptor_;
   pgwake::pg::connector connector_{loop_.get_executor()};
@@ -78,6 +82,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::optional<pgwake::steady_time> drain_until_;
   std::optional<pgwake::steady_time> last_refusal_logged_;
   std::uint64_t refused_ = 0;
+  bool activated_ = false;  // the socket is the service manager's
   bool carrying_out_ = false;
   bool stopping_ = false;
 };
