@@ -180,12 +180,12 @@ class members {
     return false;
   }
 
- private:
   bool fault(const char* name, const char* wanted) {
     why_ = std::string("`") + name + "` must be " + wanted;
     return false;
   }
 
+ private:
   const document& doc_;
   std::string& why_;
 };
@@ -217,7 +217,10 @@ bool read(members& m, wake& out) {
       !m.maybe("by", by))
     return false;
   out.by = static_cast<int>(by);
-  if (encoded) out.payload = base64_decode(*encoded);
+  if (encoded) {
+    out.payload = base64_decode(*encoded);
+    if (!out.payload) return m.fault("p64", "base64");  // else an ephemeral wake would pass for a durable one
+  }
   if (gap)
     out.gap = *gap == "hub_lost"   ? gap_cause::hub_lost
               : *gap == "overflow" ? gap_cause::overflow
@@ -269,7 +272,15 @@ class frame_writer {
   frame_writer(const frame_writer&) = delete;
   frame_writer& operator=(const frame_writer&) = delete;
 
+  // Whatever the server's words were encoded in, the frame is UTF-8.
   void field(std::string_view name, std::string_view text) {
+    if (is_utf8(text))
+      valid(name, text);
+    else
+      valid(name, replace_bad_utf8(text));
+  }
+  // A text known to be UTF-8.
+  void valid(std::string_view name, std::string_view text) {
     key(name);
     writer_.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
   }
@@ -455,7 +466,7 @@ void encode(std::string& out, const wake_view& wake) {
   if (!wake.payload) {
     w.null("p");
   } else if (is_utf8(*wake.payload)) {
-    w.field("p", *wake.payload);
+    w.valid("p", *wake.payload);
   } else if (wake.plain) {
     w.field("p", std::string_view(replace_bad_utf8(*wake.payload)));
   } else {
