@@ -305,7 +305,7 @@ void upstream::end_session(std::string reason, std::string detail, steady_time n
 // After a session that went live the attempts start over: at once, unless such sessions keep dying young.
 millis upstream::delay_after_session(steady_time now) {
   if (!live_since_) return backoff_delay(settings_.reconnect, failures_++, jitter_.next());
-  failures_ = 1;
+  failures_ = 0;
   if (now - *live_since_ >= settings_.short_life) short_lives_ = 0;
   const backoff_limits gentle{settings_.reconnect.base, settings_.short_life_delay};
   return backoff_delay(gentle, short_lives_++, jitter_.next());
