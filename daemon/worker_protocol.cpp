@@ -27,7 +27,7 @@ void worker_protocol::bytes(std::string_view data, steady_time now, std::vector<
     finished_one = true;
     frame(body, out);
   }
-  if (!reader_.mid_frame())
+  if (state_ == state::broken || !reader_.mid_frame())
     begun_.reset();
   else if (finished_one || !begun_)
     begun_ = now;
