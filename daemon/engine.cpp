@@ -72,7 +72,7 @@ bool engine::drained() const {
 }
 
 void engine::stop(steady_time now) {
-  for (const auto& [id, m] : members_) dismiss(id, m, code::shutdown, "the hub stops", now);
+  for (auto& [id, m] : members_) dismiss(id, m, code::shutdown, "the hub stops", now);
   upstream::actions out;
   upstream_.stop(out);
   take(out, now);
@@ -141,17 +141,17 @@ worker_id engine::joined(const peer& who, std::string token, steady_time now) {
 
 void engine::bytes(worker_id id, std::string_view data, steady_time now) {
   const auto it = members_.find(id);
-  if (it == members_.end()) return;
+  if (it == members_.end() || it->second.dismissed) return;
   auto& m = it->second;
   auto events = std::exchange(events_, {});
   m.protocol.bytes(data, now, events);
   for (auto& e : events) {
-    if (!members_.contains(id)) break;
+    if (!members_.contains(id) || m.dismissed) break;
     take(id, m, e, now);
   }
   events.clear();
   events_ = std::move(events);  // its memory is used again
-  if (members_.contains(id)) {
+  if (members_.contains(id) && !m.dismissed) {
     if (const auto at = m.protocol.deadline())
       unfinished_[id] = *at;
     else
@@ -161,7 +161,7 @@ void engine::bytes(worker_id id, std::string_view data, steady_time now) {
 }
 
 void engine::take(worker_id id, member& m, worker_protocol::event& e, steady_time now) {
-  ++counts_.frames;
+  if (!std::holds_alternative<worker_protocol::spoke>(e)) ++counts_.frames;
   if (auto* s = std::get_if<worker_protocol::subscribe>(&e)) {
     const auto& plan = upstream_.plan();
     const bool crowded = plan.held_count() >= config_.limits.max_channels;
@@ -211,8 +211,10 @@ void engine::greet(worker_id id, member& m, const hello& h, steady_time now) {
 }
 
 // The worker is told why, where its dialect knows how, and goes.
-void engine::dismiss(worker_id id, const member& m, code why, std::string reason, steady_time now) {
-  hub_.answer(id, bye{why, reason}, now);
+void engine::dismiss(worker_id id, member& m, code why, std::string reason, steady_time now) {
+  if (std::exchange(m.dismissed, true)) return;
+  unfinished_.erase(id);
+  hub_.finish(id, bye{why, reason}, now);
   auto fields = describe(id, m) + " reason=" + std::string(to_string(why));
   actions_.push_back(
       close_worker{id, true, "worker dismissed", fields + " detail=" + quote_identifier(reason)});
@@ -281,17 +283,16 @@ void engine::tick(steady_time now, bool quiet) {
   upstream_.tick(now, quiet, out);
   take(out, now);
   hub_.tick(now);
-  for (auto it = unfinished_.begin(); it != unfinished_.end();) {
-    if (it->second > now) {
-      ++it;
-      continue;
-    }
-    const auto id = it->first;
-    it = unfinished_.erase(it);
-    auto& m = members_.at(id);
+  settle(now);
+  std::vector<worker_id> due;  // closing one may end others
+  for (const auto& [id, at] : unfinished_)
+    if (at <= now) due.push_back(id);
+  for (const auto id : due) {
+    const auto it = members_.find(id);
+    if (it == members_.end()) continue;
     std::vector<worker_protocol::event> events;
-    m.protocol.tick(now, events);
-    for (auto& e : events) take(id, m, e, now);
+    it->second.protocol.tick(now, events);
+    for (auto& e : events) take(id, it->second, e, now);
   }
   settle(now);
 }
@@ -359,7 +360,7 @@ void engine::take(upstream::actions& from, steady_time now) {
           } else if constexpr (std::is_same_v<kind, upstream::identified>) {
             database_ = x.database;
             system_id_ = x.system_id.empty() ? std::nullopt : std::optional(x.system_id);
-            for (const auto& [id, m] : members_)
+            for (auto& [id, m] : members_)
               if (m.wants_db && *m.wants_db != *database_)
                 dismiss(id, m, code::wrong_database,
                         "this hub serves database " + *database_ + ", not " + *m.wants_db, now);

@@ -120,6 +120,7 @@ class engine {
     std::string name;
     std::optional<std::string> wants_db;
     pgwake::steady_time since;
+    bool dismissed = false;  // its last frame is queued; what it still sends is ignored
   };
   struct counted {
     std::uint64_t unknown_frames = 0;
@@ -140,7 +141,7 @@ class engine {
   void take(pgwake::upstream::actions& from, pgwake::steady_time now);
   void take(worker_id id, member& m, worker_protocol::event& e, pgwake::steady_time now);
   void greet(worker_id id, member& m, const pgwake::hello& h, pgwake::steady_time now);
-  void dismiss(worker_id id, const member& m, pgwake::code why, std::string reason, pgwake::steady_time now);
+  void dismiss(worker_id id, member& m, pgwake::code why, std::string reason, pgwake::steady_time now);
   void tell_health(pgwake::steady_time now);
   channel_access access_of(const peer& who) const;
   std::string describe(worker_id id, const member& m) const;

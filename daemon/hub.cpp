@@ -8,6 +8,11 @@ namespace pgwaked {
 
 using namespace pgwake;
 
+namespace {
+// What one owed ack will take, about; counted beforehand for subs that repeat themselves unanswered.
+constexpr std::size_t owed_ack_bytes = 64;
+}  // namespace
+
 struct hub::subscription {
   worker* who;
   outbox_marks marks;
@@ -15,6 +20,8 @@ struct hub::subscription {
   bool subscribed = true;     // false: unsubscribed, only the acks are owed
   bool acked = false;
   bool owes_gap = false;
+  bool gap_went_ahead = false;  // it was owed, and queued with the first wake of the new session
+  steady_time asked{};          // the oldest pending sub
 };
 
 struct hub::channel {
@@ -29,6 +36,8 @@ struct hub::worker {
   bool greeted = false;
   bool touched = false;
   bool doomed = false;
+  bool finished = false;     // its last frame is queued
+  std::size_t repeated = 0;  // pending subs beyond the first of each channel
   std::string token;
   outbox out;
   std::unordered_map<channel*, std::uint32_t> held;  // and where in channel::held
@@ -78,6 +87,11 @@ void hub::change(const limits& l) { limits_ = l; }
 hub::worker* hub::find(worker_id id) const {
   const auto it = workers_.find(id);
   return it == workers_.end() ? nullptr : it->second.get();
+}
+
+hub::worker* hub::open(worker_id id) const {
+  auto* w = find(id);
+  return w == nullptr || w->finished ? nullptr : w;
 }
 
 frame_ptr hub::encode(std::size_t dialect, const from_hub& message) const {
@@ -139,9 +153,14 @@ void hub::leave(worker_id id, steady_time) {
   if (auto* w = find(id)) remove(*w);
 }
 
-void hub::remove(worker& w) {
+void hub::release(worker& w) {
   for (const auto& [c, index] : std::exchange(w.held, {})) drop(*c, index);
   if (!w.token.empty()) tokens_.erase(w.token);
+  w.repeated = 0;
+}
+
+void hub::remove(worker& w) {
+  release(w);
   outbox_bytes_ -= w.out.bytes();
   workers_.erase(w.id);
 }
@@ -160,7 +179,7 @@ void hub::drop(channel& c, std::size_t index) {
 }
 
 void hub::greet(worker_id id, const std::optional<welcome>& w, steady_time now) {
-  auto* who = find(id);
+  auto* who = open(id);
   if (who == nullptr) return;
   who->greeted = true;
   const auto before = who->out.bytes();
@@ -206,7 +225,7 @@ hub::channel* hub::open_channel(const std::string& name) {
 }
 
 void hub::subscribe(worker_id id, const std::string& channel_name, steady_time now) {
-  auto* w = find(id);
+  auto* w = open(id);
   if (w == nullptr) return;
   auto* c = open_channel(channel_name);
   if (c == nullptr)
@@ -217,10 +236,16 @@ void hub::subscribe(worker_id id, const std::string& channel_name, steady_time n
              ""},
         now);
   const auto [at, fresh] = w->held.try_emplace(c, static_cast<std::uint32_t>(c->held.size()));
-  if (fresh) c->held.push_back(subscription{w, {}, 0, true, false, false});
+  if (fresh) {
+    c->held.emplace_back();
+    c->held.back().who = w;
+  }
   auto& s = c->held[at->second];
   s.subscribed = true;
-  ++s.pending;
+  if (++s.pending == 1)
+    s.asked = now;
+  else
+    ++w->repeated;
   if (c->active)
     queue_acks(*w, *c, s, now);
   else if (w->dialect == 0)
@@ -232,6 +257,7 @@ void hub::queue_acks(worker& w, channel& c, subscription& s, steady_time now) {
   if (s.pending == 0) return;
   const auto before = w.out.bytes();
   const auto frame = encode(w.dialect, pgwake::ack{dialects_[w.dialect]->name(c.name)});
+  w.repeated -= s.pending - 1;
   for (; s.pending > 0; --s.pending) {
     w.out.ack(s.marks, frame, now);
     ++totals_.acks;
@@ -262,7 +288,7 @@ void hub::refuse(worker_id id, const nack& n, steady_time now) {
 }
 
 void hub::answer(worker_id id, const from_hub& message, steady_time now) {
-  auto* w = find(id);
+  auto* w = open(id);
   if (w == nullptr) return;
   const auto frame = encode(w->dialect, message);
   if (!frame) return;
@@ -270,6 +296,17 @@ void hub::answer(worker_id id, const from_hub& message, steady_time now) {
   w->out.control(frame, now);
   settle(*w, before);
   judge_total();
+}
+
+void hub::finish(worker_id id, const bye& last, steady_time now) {
+  auto* w = open(id);
+  if (w == nullptr) return;
+  release(*w);
+  answer(id, last, now);
+  w = find(id);
+  if (w == nullptr) return;  // the last frame was one too many for the sum of outboxes
+  w->finished = true;
+  w->greeted = false;
 }
 
 void hub::activated(const std::string& name, steady_time now) {
@@ -287,11 +324,8 @@ void hub::activated(const std::string& name, steady_time now) {
     auto& w = *s.who;
     queue_acks(w, c, s, now);
     if (s.owes_gap) {
-      const auto before = w.out.bytes();
-      w.out.gap(s.marks, gap.in(w.dialect).as_is(), now);
-      ++totals_.gaps;
-      s.owes_gap = false;
-      settle(w, before);
+      queue_gap(w, s, gap, now);
+      s.owes_gap = s.gap_went_ahead = false;
     }
     if (s.subscribed) {
       ++i;
@@ -303,6 +337,13 @@ void hub::activated(const std::string& name, steady_time now) {
     if (last) break;  // the channel is gone
   }
   judge_total();
+}
+
+void hub::queue_gap(worker& w, subscription& s, routed& gap, steady_time now) {
+  const auto before = w.out.bytes();
+  w.out.gap(s.marks, gap.in(w.dialect).as_is(), now);
+  ++totals_.gaps;
+  settle(w, before);
 }
 
 void hub::refused(const std::string& name, code why, const std::string& sqlstate, const std::string& reason,
@@ -322,6 +363,7 @@ void hub::refused(const std::string& name, code why, const std::string& sqlstate
       ++totals_.nacks;
     }
     settle(w, before);
+    if (s.pending > 1) w.repeated -= s.pending - 1;
     w.held.erase(&c);
     const bool last = c.held.size() == 1;
     drop(c, c.held.size() - 1);
@@ -333,8 +375,10 @@ void hub::refused(const std::string& name, code why, const std::string& sqlstate
 void hub::upstream_lost(steady_time) {
   for (auto& [name, c] : channels_) {
     c->active = false;
-    for (auto& s : c->held)
+    for (auto& s : c->held) {
       if (s.acked) s.owes_gap = true;
+      s.gap_went_ahead = false;
+    }
   }
 }
 
@@ -353,6 +397,16 @@ void hub::notification(std::string_view name, std::string_view payload, int by, 
   for (auto& s : it->second->held) {
     if (!s.subscribed) continue;
     auto& w = *s.who;
+    if (s.owes_gap && !s.gap_went_ahead) {
+      // This wake overtook the answer of its LISTEN. The gap goes before it, and once more when LISTEN is
+      // known to be active: until then the batch may still be taken back (a name that the server cut).
+      wake_view announced;
+      announced.q = name;
+      announced.gap = gap_cause::reconnect;
+      routed gap(*this, announced);
+      queue_gap(w, s, gap, now);
+      s.gap_went_ahead = true;
+    }
     const auto before = w.out.bytes();
     auto& frames = wake.in(w.dialect);
     if (view.payload) {
@@ -395,21 +449,37 @@ void hub::tick(steady_time now) {
     health(status(status_), now);
   }
   if (status_.healthy) return;
-  // S3: a v0 worker left without an answer turns deaf for good, so it gets its ack now and owes a gap.
-  for (auto it = impatient_.begin(); it != impatient_.end();) {
-    if (it->second > now) {
-      ++it;
-      continue;
-    }
-    auto& c = *channels_.find(it->first)->second;
-    it = impatient_.erase(it);
-    for (auto& s : c.held) {
-      if (s.who->dialect != 0 || s.pending == 0) continue;
-      queue_acks(*s.who, c, s, now);
-      s.owes_gap = s.subscribed;
+  std::vector<std::string> due;
+  for (const auto& [name, at] : impatient_)
+    if (at <= now) due.push_back(name);
+  for (const auto& name : due) impatient(name, now);
+  judge_total();
+}
+
+// S3: a v0 worker left without an answer turns deaf for good, so it gets its ack now and owes a gap.
+void hub::impatient(const std::string& name, steady_time now) {
+  auto& c = *channels_.find(name)->second;
+  impatient_.erase(name);
+  for (std::size_t i = 0; i < c.held.size();) {
+    auto& s = c.held[i];
+    auto& w = *s.who;
+    const auto due = s.asked + limits_.v0_patience;
+    if (w.dialect != 0 || s.pending == 0) {
+      ++i;
+    } else if (due > now) {
+      auto& at = impatient_.try_emplace(name, due).first->second;
+      at = std::min(at, due);
+      ++i;
+    } else if (queue_acks(w, c, s, now); s.subscribed) {
+      s.owes_gap = true;
+      ++i;
+    } else {
+      w.held.erase(&c);
+      const bool last = c.held.size() == 1;
+      drop(c, i);
+      if (last) return;  // the channel is gone
     }
   }
-  judge_total();
 }
 
 std::optional<steady_time> hub::deadline() const {
@@ -435,8 +505,8 @@ void hub::written(worker_id id, std::size_t bytes) {
 }
 
 bool hub::may_read(worker_id id) const {
-  const auto* w = find(id);
-  return w != nullptr && w->out.control_bytes() <= limits_.control_max_bytes;
+  const auto* w = open(id);
+  return w != nullptr && w->out.control_bytes() + w->repeated * owed_ack_bytes <= limits_.control_max_bytes;
 }
 
 bool hub::holds_subscriptions(worker_id id) const {

@@ -88,8 +88,11 @@ class hub {
   void subscribe(worker_id id, const std::string& channel, pgwake::steady_time now);
   void unsubscribe(worker_id id, const std::string& channel, pgwake::steady_time now);
   void refuse(worker_id id, const pgwake::nack& nack, pgwake::steady_time now);
-  // Any other answer (pong, stats, bye): keeps its place in the queue.
+  // Any other answer (pong, stats): keeps its place in the queue.
   void answer(worker_id id, const pgwake::from_hub& message, pgwake::steady_time now);
+  // Its last frame: what it held is released, and nothing is queued for it any more. It stays until leave(),
+  // so that its outbox can be written.
+  void finish(worker_id id, const pgwake::bye& last, pgwake::steady_time now);
 
   // The upstream.
   void activated(const std::string& channel, pgwake::steady_time now);
@@ -151,6 +154,7 @@ class hub {
   using channel_table = std::unordered_map<std::string, std::unique_ptr<channel>, name_hash, std::equal_to<>>;
 
   worker* find(worker_id id) const;
+  worker* open(worker_id id) const;  // and not finished
   frame_ptr encode(std::size_t dialect, const pgwake::from_hub& message) const;
   channel* open_channel(const std::string& name);
   void touch(worker& w);
@@ -158,7 +162,10 @@ class hub {
   void queue_status(worker& w, std::array<frame_ptr, 4>& cache, pgwake::steady_time now);
   void queue_acks(worker& w, channel& c, subscription& s, pgwake::steady_time now);
   void drop(channel& c, std::size_t index);
+  void release(worker& w);
   void remove(worker& w);
+  void queue_gap(worker& w, subscription& s, routed& gap, pgwake::steady_time now);
+  void impatient(const std::string& name, pgwake::steady_time now);
   void judge_total();
 
   limits limits_;
