@@ -1,0 +1,193 @@
+#include <catch2/catch.hpp>
+
+#include "unit/engine_rig.hpp"
+
+using namespace pgwake;
+using namespace pgwaked;
+using namespace std::chrono_literals;
+using Catch::Contains;
+using pgwake::test::engine_rig;
+using pgwake::test::framed;
+using strings = std::vector<std::string>;
+
+TEST_CASE("K1: the allow-list admits by uid and gid, and narrows channels") {
+  auto c = engine_rig::defaults();
+  admission web;
+  web.kind = admission::who::uid;
+  web.id = 33;
+  web.globs = {"web.*"};
+  admission jobs;
+  jobs.kind = admission::who::gid;
+  jobs.id = 50;
+  jobs.globs = {"jobs.*"};
+  admission root;
+  root.kind = admission::who::uid;
+  root.id = 0;
+  c.allow = {web, jobs, root};
+  engine_rig r(c);
+  r.serve();
+  const auto refused = r.engine.refusal({1, 99, 99});
+  REQUIRE(refused);
+  CHECK(refused->why == code::forbidden);
+  CHECK_THAT(refused->reason, Contains("99"));
+  for (const auto& who : {peer{1, 33, 1}, peer{1, 77, 50}, peer{1, 0, 0}}) CHECK_FALSE(r.engine.refusal(who));
+  const auto ask = [&r](const peer& who, const std::string& channel) {
+    const auto id = r.engine.joined(who, "t" + channel + std::to_string(who.uid), r.now);
+    r.say(id, R"({"t":"hello","v":1})");
+    r.sub(id, channel);
+    r.serve();
+    return r.read(id).back();
+  };
+  CHECK(ask({1, 33, 1}, "web.a") == "ack web.a");
+  CHECK(ask({1, 33, 1}, "jobs.a") == "nack jobs.a forbidden");
+  CHECK(ask({1, 33, 50}, "jobs.a") == "ack jobs.a");  // rules add up
+  CHECK(ask({1, 0, 0}, "anything") == "ack anything");
+  CHECK(ask({1, 0, 0}, "pgwake.fence") == "nack pgwake.fence forbidden");
+}
+
+TEST_CASE("K4: too many workers: a clear refusal") {
+  auto c = engine_rig::defaults();
+  c.max_workers = 2;
+  engine_rig r(c);
+  r.serve();
+  const auto a = r.join();
+  CHECK_FALSE(r.engine.refusal({1, 33, 33}));
+  r.join();
+  const auto refused = r.engine.refusal({1, 33, 33});
+  REQUIRE(refused);
+  CHECK(refused->why == code::limit);
+  CHECK_THAT(refused->reason, Contains("2") && Contains("max_workers"));
+  r.engine.left(a, r.now);
+  CHECK_FALSE(r.engine.refusal({1, 33, 33}));
+}
+
+TEST_CASE("K4: lingering channels are given up first when the hub is full") {
+  auto c = engine_rig::defaults();
+  c.limits.max_channels = 2;
+  engine_rig r(c);
+  r.serve();
+  const auto a = r.join();
+  r.sub(a, "old");
+  r.sub(a, "b");
+  r.serve();
+  r.unsub(a, "old");
+  r.read(a);
+  r.sub(a, "new");
+  const auto first = r.took();
+  REQUIRE(first.size() == 1);
+  CHECK(first[0] == "send UNLISTEN \"old\"");
+  r.succeed();
+  CHECK(r.sql == "LISTEN \"new\"");
+  r.succeed();
+  CHECK(r.read(a) == strings{"ack new"});
+  CHECK(r.engine.the_upstream().plan().active_count() == 2);
+  r.sub(a, "too many");
+  CHECK(r.read(a) == strings{"nack too many limit"});
+}
+
+TEST_CASE("K4: subscribing to a lingering channel when the hub is full costs nobody anything") {
+  auto c = engine_rig::defaults();
+  c.limits.max_channels = 2;
+  engine_rig r(c);
+  r.serve();
+  const auto a = r.join();
+  r.sub(a, "x");
+  r.sub(a, "y");
+  r.serve();
+  r.unsub(a, "x");
+  r.read(a);
+  r.sub(a, "x");
+  r.serve();
+  CHECK(r.read(a) == strings{"ack x"});
+}
+
+TEST_CASE("K4, case 19: unfinished frames are closed at their deadline, each once; the others live") {
+  engine_rig r;
+  r.serve();
+  std::vector<worker_id> slow;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(r.engine.joined({i, 33, 33}, "s" + std::to_string(i), r.now));
+    r.engine.bytes(slow.back(), std::string_view("\0\0\1", 3), r.now);
+  }
+  const auto good = r.join();
+  CHECK(r.engine.deadline() <= r.now + 10s);
+  r.now += 10s;
+  r.engine.tick(r.now, true);
+  auto closed = r.took();
+  closed.erase(
+      std::remove_if(closed.begin(), closed.end(), [](const auto& x) { return !x.starts_with("worker"); }),
+      closed.end());
+  CHECK(closed.size() == 50);
+  for (const auto id : slow) r.engine.left(id, r.now);
+  r.engine.tick(r.now, true);
+  CHECK(r.engine.members().size() == 1);
+  r.say(good, R"({"t":"ping","id":1})");
+  CHECK(r.read(good).back() == "pong 1");
+}
+
+TEST_CASE("K4, D8: a worker evicted in the same tick in which frames time out") {
+  // The status of a heartbeat pushes the sum over its bound while unfinished frames are being closed.
+  auto c = engine_rig::defaults();
+  c.limits.outbox_total_max_bytes = 2000;
+  c.limits.heartbeat = 10s;
+  engine_rig r(c);
+  r.serve();
+  std::vector<worker_id> all;
+  for (int i = 0; i < 30; ++i) {
+    all.push_back(r.engine.joined({i, 33, 33}, "t" + std::to_string(i), r.now));
+    r.engine.bytes(all.back(), framed(R"({"t":"x"})") + std::string("\0", 1), r.now);
+  }
+  for (int i = 0; i < 40; ++i) {
+    const auto filler = r.engine.joined({i, 33, 33}, "f" + std::to_string(i), r.now);
+    r.engine.bytes(filler, framed(R"({"t":"hello","v":1})") + std::string("\0", 1), r.now);
+  }
+  r.now += 10s;
+  r.engine.tick(r.now, true);
+  CHECK(r.engine.the_hub().outbox_bytes() <= 2000);
+}
+
+TEST_CASE("D3: an eviction reaches the shell with who and how far behind") {
+  auto c = engine_rig::defaults();
+  c.limits.outbox_max_frames = 3;
+  engine_rig r(c);
+  r.serve();
+  const auto a = r.join();
+  const auto b = r.join();
+  for (const auto id : {a, b}) r.sub(id, "c");
+  r.serve();
+  for (int i = 0; i < 4; ++i) {
+    r.engine.notification("c", "x", 1, r.now);
+    r.read(b);
+  }
+  CHECK(r.took() == strings{"worker evicted " + std::to_string(a)});
+  CHECK_THAT(r.details, Contains("pid=101") && Contains("uid=33") && Contains("reason=slow") &&
+                            Contains("outbox_frames=5"));
+  CHECK(r.engine.members().size() == 1);
+}
+
+TEST_CASE("reload: limits and deadlines change, who one is and how queues are named stay") {
+  engine_rig r;
+  r.serve();
+  const auto a = r.join();
+  auto c = engine_rig::defaults();
+  c.limits.max_channels = 0;
+  c.queue_template = "other_{}";
+  c.hub_uuid = "another";
+  c.upstream.self_check = "another";
+  r.engine.change(c, r.now);
+  r.sub(a, "c");
+  CHECK(r.read(a) == strings{"nack c limit"});
+  CHECK(r.engine.settings().queue_template == "pgmq.q_{}.INSERT");
+  CHECK(r.engine.settings().hub_uuid == "uuid");
+  r.engine.notification("pgwake.fence", "check:1", 7, r.now);
+  CHECK(r.read(a).empty());
+}
+
+TEST_CASE("a worker's name is cut for logs, at a character's border") {
+  engine_rig r;
+  r.serve();
+  const auto a = r.engine.joined({1, 33, 33}, "t", r.now);
+  std::string name(255, 'x');
+  r.say(a, R"({"t":"hello","v":1,"name":")" + name + "日本\"}");
+  CHECK(r.engine.members().at(a).name == name);
+}
