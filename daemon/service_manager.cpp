@@ -124,7 +124,8 @@ void service_manager::status(std::string_view text) {
   if (text == status_) return;
   status_ = text;
   auto line = "STATUS=" + status_;
-  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   say(std::move(line));
 }
 
