@@ -37,10 +37,16 @@ struct ping {
   std::uint64_t id = 0;
 };
 struct stats_request {};
+// An operator's wish, for root and the hub's own user: `evict` (arg: a worker's id), `log-level` (arg: the
+// level), `reconnect`, `drain`.
+struct control_request {
+  std::string what;
+  std::string arg;
+};
 struct unknown_message {
   std::string t;
 };
-using from_worker = std::variant<hello, sub, unsub, ping, stats_request, unknown_message>;
+using from_worker = std::variant<hello, sub, unsub, ping, stats_request, control_request, unknown_message>;
 
 // From the hub.
 enum class gap_cause { none, reconnect, hub_lost, overflow };
@@ -85,10 +91,15 @@ struct pong {
 struct stats {
   std::string json;  // the whole object, `t` included
 };
+struct control_answer {
+  bool ok = false;
+  std::string text;  // what was done, or why not
+};
 struct bye {
   code why = code::shutdown;
   std::string reason;
 };
-using from_hub = std::variant<welcome, ack, nack, wake, status, fence, pong, stats, bye, unknown_message>;
+using from_hub =
+    std::variant<welcome, ack, nack, wake, status, fence, pong, stats, control_answer, bye, unknown_message>;
 
 }  // namespace pgwake

@@ -233,6 +233,10 @@ bool read(members& m, status& out) {
          m.maybe("grace_ms", out.grace_ms) && m.maybe("reason", out.reason);
 }
 
+bool read(members& m, control_request& out) { return m.need("do", out.what) && m.maybe("arg", out.arg); }
+
+bool read(members& m, control_answer& out) { return m.need("ok", out.ok) && m.maybe("text", out.text); }
+
 bool read(members& m, bye& out) {
   std::string text;
   if (!m.maybe("code", text) || !m.maybe("reason", out.reason)) return false;
@@ -327,6 +331,11 @@ void write(std::string& out, const sub& m) { frame_writer(out, "sub").field("q",
 void write(std::string& out, const unsub& m) { frame_writer(out, "unsub").field("q", m.q); }
 void write(std::string& out, const ping& m) { frame_writer(out, "ping").field("id", m.id); }
 void write(std::string& out, const stats_request&) { frame_writer(out, "stats"); }
+void write(std::string& out, const control_request& m) {
+  frame_writer w(out, "control");
+  w.field("do", std::string_view(m.what));
+  if (!m.arg.empty()) w.field("arg", std::string_view(m.arg));
+}
 void write(std::string& out, const unknown_message& m) { frame_writer(out, m.t); }
 void write(std::string& out, const welcome& m) {
   frame_writer w(out, "welcome");
@@ -366,6 +375,11 @@ void write(std::string& out, const status& m) {
 void write(std::string& out, const fence& m) { frame_writer(out, "fence").field("id", m.id); }
 void write(std::string& out, const pong& m) { frame_writer(out, "pong").field("id", m.id); }
 void write(std::string& out, const stats& m) { append_frame(out, m.json); }
+void write(std::string& out, const control_answer& m) {
+  frame_writer w(out, "control");
+  w.flag("ok", m.ok);
+  w.field("text", std::string_view(m.text));
+}
 void write(std::string& out, const bye& m) {
   frame_writer w(out, "bye");
   w.field("code", to_string(m.why));
@@ -405,6 +419,7 @@ bool decode(std::string_view json, from_worker& out, std::string& why) {
     return true;
   }
   if (t == "hello") return read_into<hello>(m, out);
+  if (t == "control") return read_into<control_request>(m, out);
   if (t == "ping") {
     ping p;
     if (!m.need("id", p.id)) return false;
@@ -436,6 +451,7 @@ bool decode(std::string_view json, from_hub& out, std::string& why) {
   if (t == "nack") return read_into<nack>(m, out);
   if (t == "welcome") return read_into<welcome>(m, out);
   if (t == "bye") return read_into<bye>(m, out);
+  if (t == "control") return read_into<control_answer>(m, out);
   if (t == "fence" || t == "pong") {
     std::uint64_t id = 0;
     if (!m.need("id", id)) return false;

@@ -13,7 +13,9 @@
 #include <type_traits>
 
 #include "common/redact.hpp"
+#include "daemon/control_room.hpp"
 #include "daemon/stats.hpp"
+#include "daemon/toml.hpp"
 
 namespace pgwaked {
 
@@ -170,7 +172,7 @@ void app::on_signal(int number) {
     return manager_.ready();
   }
   if (drain_until_) return finish();  // asked twice: at once
-  begin_drain(number);
+  begin_drain("signal=" + std::to_string(number));
 }
 
 // Workers
@@ -310,6 +312,8 @@ void app::carry_out(engine::action& a) {
           const auto now = steady::now();
           const stats_view view{uid == 0 || uid == geteuid(), uid, x.worker, started_, refused_};
           engine_.answer_stats(x.worker, stats_json(engine_, view, now), now);
+        } else if constexpr (std::is_same_v<kind, engine::do_control>) {
+          control(x.worker, x.control);
         } else {
           if (x.warning)
             log_.warning(x.event, x.fields);
@@ -375,9 +379,9 @@ void app::janitor() {
 
 // Stopping
 
-void app::begin_drain(int signal) {
+void app::begin_drain(const std::string& why) {
   const auto grace = loaded_.values.drain_grace;
-  log_.info("draining", "signal=" + std::to_string(signal) + " workers=" + std::to_string(workers_.size()) +
+  log_.info("draining", why + " workers=" + std::to_string(workers_.size()) +
                             " grace_ms=" + std::to_string(grace.count()));
   drain_until_ = steady::now() + grace;
   manager_.stopping(grace + stop_reserve);
@@ -386,6 +390,30 @@ void app::begin_drain(int signal) {
   engine_.drain(grace, steady::now());
   settle();
   janitor();
+}
+
+void app::control(worker_id asker, const control_request& wish) {
+  const auto it = engine_.members().find(asker);
+  if (it == engine_.members().end()) return;
+  const auto who = it->second.who;
+  const control_powers powers{loaded_.values,
+                              [this](log_level level) {
+                                loaded_.values.log_level = level;
+                                log_.set_level(level);
+                              },
+                              [this] {
+                                // Not from inside a turn: with no workers left the hub stops at once, and the
+                                // answer has to go first.
+                                boost::asio::post(loop_, [this] {
+                                  if (!drain_until_) begin_drain("control=drain");
+                                });
+                              }};
+  auto answer = carry_out_control(engine_, asker, wish, powers, steady::now());
+  log_.info(answer.ok ? "control" : "control refused",
+            "uid=" + std::to_string(who.uid) + " pid=" + std::to_string(who.pid) +
+                " do=" + toml::quote(wish.what) + " arg=" + toml::quote(wish.arg) +
+                " answer=" + toml::quote(answer.text));
+  engine_.answer_control(asker, std::move(answer), steady::now());
 }
 
 void app::check_drained() {

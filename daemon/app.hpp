@@ -56,7 +56,8 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void wait_signal();
   void open_socket();
   std::string summary() const;
-  void begin_drain(int signal);
+  void begin_drain(const std::string& why);  // `why`: a field for the log
+  void control(worker_id asker, const pgwake::control_request& wish);
   void check_drained();
   void finish();
   void reload();

@@ -184,6 +184,8 @@ void engine::take(worker_id id, member& m, worker_protocol::event& e, steady_tim
     hub_.greet(id, std::nullopt, now);
   } else if (std::holds_alternative<worker_protocol::asked_stats>(e)) {
     actions_.push_back(make_stats{id});
+  } else if (auto* c = std::get_if<worker_protocol::asked_control>(&e)) {
+    actions_.push_back(do_control{id, std::move(c->control)});
   } else if (auto* b = std::get_if<worker_protocol::broken>(&e)) {
     ++counts_.protocol_errors;
     dismiss(id, m, code::protocol, std::move(b->reason), now);
@@ -236,6 +238,11 @@ void engine::left(worker_id id, steady_time now) {
 
 void engine::answer_stats(worker_id id, std::string json, steady_time now) {
   hub_.answer(id, stats{std::move(json)}, now);
+  settle(now);
+}
+
+void engine::answer_control(worker_id id, control_answer answer, steady_time now) {
+  hub_.answer(id, std::move(answer), now);
   settle(now);
 }
 

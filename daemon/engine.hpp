@@ -69,12 +69,16 @@ class engine {
   struct make_stats {
     worker_id worker;
   };  // answer with answer_stats()
+  struct do_control {
+    worker_id worker;
+    pgwake::control_request control;
+  };  // judge the asker's rights, act, and answer with answer_control()
   struct note {
     bool warning;
     std::string event;
     std::string fields;
   };
-  using action = std::variant<connect, send, close_session, close_worker, make_stats, note>;
+  using action = std::variant<connect, send, close_session, close_worker, make_stats, do_control, note>;
 
   engine(config c, std::uint64_t seed);
 
@@ -94,6 +98,7 @@ class engine {
   void bytes(worker_id id, std::string_view data, pgwake::steady_time now);
   void left(worker_id id, pgwake::steady_time now);
   void answer_stats(worker_id id, std::string json, pgwake::steady_time now);
+  void answer_control(worker_id id, pgwake::control_answer answer, pgwake::steady_time now);
 
   // The session, as `connect` and `send` brought about.
   void connected(const pgwake::session_info& info, pgwake::steady_time now);

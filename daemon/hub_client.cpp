@@ -210,4 +210,10 @@ result<std::string, hub_failure> hub_client::stats() {
   return result<std::string, hub_failure>(boost::system::in_place_value, std::move(answer->json));
 }
 
+result<control_answer, hub_failure> hub_client::control(const control_request& wish) {
+  const auto until = steady::now() + patience_;
+  if (const auto sent = send(wish, until); !sent) return sent.error();
+  return await<control_answer>(until);
+}
+
 }  // namespace pgwaked

@@ -37,6 +37,8 @@ class hub_client {
 
   // The hub's `stats` object, as JSON.
   boost::system::result<std::string, hub_failure> stats();
+  // What the hub says to an operator's wish.
+  boost::system::result<pgwake::control_answer, hub_failure> control(const pgwake::control_request& wish);
 
   const pgwake::welcome& welcomed() const { return welcome_; }
   const std::string& path() const { return path_; }

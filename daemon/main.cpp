@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/command_line.hpp"
+#include "daemon/control.hpp"
 #include "daemon/run.hpp"
 #include "daemon/status.hpp"
 
@@ -21,6 +22,29 @@ void add_status(CLI::App& app, status_options& into) {
   status->footer("Exit code: 0 healthy, 1 degraded, 3 not running.");
 }
 
+void add_control(CLI::App& app, control_options& into) {
+  constexpr std::array<std::string_view, 2> names = {"socket", "config"};
+  auto* control =
+      app.add_subcommand("control", "Make a running hub do something; for root and the hub's own user");
+  control->require_subcommand(1);
+  add_options(*control, into.given, names);
+  const auto add = [&](const char* what, const char* help) {
+    auto* sub = control->add_subcommand(what, help);
+    add_options(*sub, into.given, names);
+    sub->callback([&into, what] { into.what = what; });
+    return sub;
+  };
+  add("evict", "Close a worker's connection")
+      ->add_option("WORKER", into.arg, "its number, as `pgwaked status` shows it")
+      ->required();
+  add("log-level", "Log more or less, until the next reload or restart")
+      ->add_option("LEVEL", into.arg, "trace, debug, info, warning or error")
+      ->required();
+  add("reconnect", "Open the connection to PostgreSQL anew");
+  add("drain", "Tell the workers and stop, as on SIGTERM");
+  control->footer("Exit code: 0 done, 1 refused, 2 wrong usage, 3 not running.");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -34,6 +58,8 @@ int main(int argc, char** argv) {
   auto* run = app.add_subcommand("run", "Run the daemon in the foreground; logs go to stderr");
   add_options(*run, run_values);
   add_status(app, status);
+  control_options control;
+  add_control(app, control);
   auto* config = app.add_subcommand("config", "Show the effective settings and where each came from");
   add_options(*config, config_values);
 
@@ -42,6 +68,7 @@ int main(int argc, char** argv) {
   std::cerr << outcome.err;
   if (!outcome.go_on) return outcome.exit_code;
   if (app.got_subcommand("run")) return run_command(run_values);
+  if (app.got_subcommand("control")) return control_command(control);
   if (app.got_subcommand("status")) return status_command(status);
   return config_command(config_values);
 }

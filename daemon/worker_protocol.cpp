@@ -58,10 +58,15 @@ void worker_protocol::take(from_worker& message, bool first, std::vector<event>&
   } else if (auto* other = std::get_if<unknown_message>(&message)) {
     out.emplace_back(ignored{std::move(other->t)});
   } else if (dialect_ == dialect::v0) {
-    // ping and stats belong to v1: to v0 they are unknown frames.
-    out.emplace_back(ignored{std::holds_alternative<ping>(message) ? "ping" : "stats"});
+    // ping, stats and control belong to v1: to v0 they are unknown frames.
+    const bool pings = std::holds_alternative<ping>(message);
+    out.emplace_back(ignored{pings                                            ? "ping"
+                             : std::holds_alternative<stats_request>(message) ? "stats"
+                                                                              : "control"});
   } else if (auto* p = std::get_if<ping>(&message)) {
     out.emplace_back(pinged{p->id});
+  } else if (auto* c = std::get_if<control_request>(&message)) {
+    out.emplace_back(asked_control{std::move(*c)});
   } else {
     out.emplace_back(asked_stats{});
   }

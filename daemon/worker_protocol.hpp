@@ -48,14 +48,17 @@ class worker_protocol {
     std::uint64_t id;
   };
   struct asked_stats {};
+  struct asked_control {
+    pgwake::control_request control;
+  };
   struct ignored {
     std::string t;
   };  // an unknown frame
   struct broken {
     std::string reason;
   };
-  using event =
-      std::variant<greeted, spoke, subscribe, unsubscribe, reject, pinged, asked_stats, ignored, broken>;
+  using event = std::variant<greeted, spoke, subscribe, unsubscribe, reject, pinged, asked_stats,
+                             asked_control, ignored, broken>;
 
   worker_protocol(pgwake::queue_template queues, channel_access access, pgwake::millis frame_deadline)
       : queues_(std::move(queues)), access_(std::move(access)), frame_deadline_(frame_deadline) {}

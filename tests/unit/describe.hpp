@@ -38,6 +38,8 @@ inline std::string describe(const from_hub& message) {
           return "pong " + std::to_string(m.id);
         } else if constexpr (std::is_same_v<kind, stats>) {
           return "stats";
+        } else if constexpr (std::is_same_v<kind, control_answer>) {
+          return std::string("control ") + (m.ok ? "done" : "refused") + ": " + m.text;
         } else if constexpr (std::is_same_v<kind, bye>) {
           return "bye " + std::string(to_string(m.why));
         } else {

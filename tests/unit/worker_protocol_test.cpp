@@ -33,6 +33,8 @@ std::string words(const protocol::event& event) {
           return "pinged " + std::to_string(e.id);
         else if constexpr (std::is_same_v<kind, protocol::asked_stats>)
           return "asked stats";
+        else if constexpr (std::is_same_v<kind, protocol::asked_control>)
+          return "asked control " + e.control.what + " " + e.control.arg;
         else if constexpr (std::is_same_v<kind, protocol::ignored>)
           return "ignored " + e.t;
         else
