@@ -33,7 +33,9 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void on_bytes(worker_id id, std::string_view data) override;
   void on_gone(worker_id id) override;
   outbox* on_writable(worker_id id) override { return engine_.open_outbox(id); }
-  void on_written(worker_id id, std::size_t bytes) override { engine_.written(id, bytes); }
+  void on_written(worker_id id, std::size_t bytes) override {
+    engine_.written(id, bytes, std::chrono::steady_clock::now());
+  }
   bool may_read(worker_id id) override { return engine_.may_read(id); }
 
   void on_bytes() override;

@@ -115,7 +115,9 @@ class engine {
   std::vector<action>& actions() { return actions_; }
   std::vector<worker_id>& touched() { return hub_.touched(); }
   outbox* open_outbox(worker_id id) { return hub_.open_outbox(id); }
-  void written(worker_id id, std::size_t bytes) { hub_.written(id, bytes); }
+  void written(worker_id id, std::size_t bytes, std::optional<pgwake::steady_time> now = {}) {
+    hub_.written(id, bytes, now);
+  }
   bool may_read(worker_id id) const { return hub_.may_read(id); }
 
   struct member {

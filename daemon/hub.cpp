@@ -261,6 +261,7 @@ void hub::queue_acks(worker& w, channel& c, subscription& s, steady_time now) {
   for (; s.pending > 0; --s.pending) {
     w.out.ack(s.marks, frame, now);
     ++totals_.acks;
+    ack_latency_.add(now - s.asked);
   }
   s.acked = s.subscribed;
   settle(w, before);
@@ -496,11 +497,14 @@ outbox* hub::open_outbox(worker_id id) {
   return &w->out;
 }
 
-void hub::written(worker_id id, std::size_t bytes) {
+void hub::written(worker_id id, std::size_t bytes, std::optional<steady_time> now) {
   auto* w = find(id);
   if (w == nullptr) return;
   const auto before = w->out.bytes();
-  w->out.written(bytes);
+  if (now)
+    w->out.written(bytes, *now, &wake_latency_);
+  else
+    w->out.written(bytes);
   outbox_bytes_ -= before - w->out.bytes();
 }
 
@@ -533,6 +537,21 @@ std::vector<hub::worker_view> hub::workers() const {
   }
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   return out;
+}
+
+hub::crowd hub::overview() const {
+  crowd all;
+  for (const auto& [id, w] : workers_) {
+    ++all.by_dialect[w->dialect];
+    all.subscriptions += w->held.size();
+    if (w->out.empty()) continue;
+    ++all.behind;
+    all.outbox_frames += w->out.frames();
+    all.fullest_bytes = std::max(all.fullest_bytes, w->out.ephemeral_bytes());
+    all.fullest_frames = std::max(all.fullest_frames, w->out.ephemeral_frames());
+    all.oldest = all.oldest ? std::min(*all.oldest, w->out.oldest()) : w->out.oldest();
+  }
+  return all;
 }
 
 std::vector<hub::channel_view> hub::channels() const {

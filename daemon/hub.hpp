@@ -13,6 +13,7 @@
 #include "common/message.hpp"
 #include "common/time.hpp"
 #include "daemon/dialect.hpp"
+#include "daemon/metrics_histogram.hpp"
 #include "daemon/outbox.hpp"
 
 namespace pgwaked {
@@ -115,7 +116,8 @@ class hub {
   std::vector<worker_id>& touched() { return touched_; }
   // Marks as not touched; called by the owner when it flushes that worker.
   outbox* open_outbox(worker_id id);
-  void written(worker_id id, std::size_t bytes);
+  // With `now` the wakes that went out by it are counted in wake_latency().
+  void written(worker_id id, std::size_t bytes, std::optional<pgwake::steady_time> now = {});
   // False: past its bound of unsent answers, read no more from it until it drains (D7).
   bool may_read(worker_id id) const;
 
@@ -136,6 +138,21 @@ class hub {
     bool active;
   };
   std::vector<channel_view> channels() const;
+  // What the workers are as a crowd, without a look at their channels.
+  struct crowd {
+    std::array<std::size_t, 4> by_dialect{};
+    std::size_t subscriptions = 0;
+    std::size_t outbox_frames = 0;
+    std::size_t behind = 0;          // workers with something unsent
+    std::size_t fullest_bytes = 0;   // of payloads, in the fullest outbox: what outbox_max_bytes bounds
+    std::size_t fullest_frames = 0;  // and outbox_max_frames
+    std::optional<pgwake::steady_time> oldest;  // when the oldest unsent frame was queued
+  };
+  crowd overview() const;
+  // From a sub to its ack, counted when the ack is queued.
+  const duration_histogram& ack_latency() const { return ack_latency_; }
+  // From a wake's notification to the write that took its last byte.
+  const duration_histogram& wake_latency() const { return wake_latency_; }
   const totals& counted() const { return totals_; }
   std::size_t worker_count() const { return workers_.size(); }
   std::size_t channel_count() const { return channels_.size(); }
@@ -182,6 +199,8 @@ class hub {
   worker_id last_id_ = 0;
   std::size_t outbox_bytes_ = 0;
   totals totals_;
+  duration_histogram ack_latency_;
+  duration_histogram wake_latency_;
 };
 
 }  // namespace pgwaked

@@ -97,11 +97,13 @@ void outbox::gather(std::vector<std::string_view>& out, std::size_t pieces, std:
   }
 }
 
-void outbox::written(std::size_t bytes) {
+void outbox::written(std::size_t bytes, steady_time now, duration_histogram* waited) {
   front_written_ += bytes;
   while (!items_.empty() && front_written_ >= items_.front().frame->size()) {
-    front_written_ -= items_.front().frame->size();
-    count(items_.front(), false);
+    const auto& gone = items_.front();
+    front_written_ -= gone.frame->size();
+    count(gone, false);
+    if (waited != nullptr && gone.what <= kind::gap) waited->add(now - gone.since);
     items_.pop_front();
     ++front_;
   }

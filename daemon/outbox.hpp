@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/time.hpp"
+#include "daemon/metrics_histogram.hpp"
 
 namespace pgwaked {
 
@@ -39,7 +40,7 @@ class wake_frames {
 // of that channel, a gap, a fence) was queued behind it. Ephemeral frames are never dropped or reordered.
 class outbox {
  public:
-  enum class kind : std::uint8_t { ephemeral, durable, gap, control, status };
+  enum class kind : std::uint8_t { ephemeral, durable, gap, control, status };  // the first three are wakes
   enum class verdict { queued, coalesced };
 
   verdict durable(outbox_marks& marks, wake_frames& frames, pgwake::steady_time now);
@@ -53,7 +54,8 @@ class outbox {
 
   // The next bytes to write, in order, at most `pieces` views and about `bytes` bytes (at least one view).
   void gather(std::vector<std::string_view>& out, std::size_t pieces, std::size_t bytes) const;
-  void written(std::size_t bytes);
+  // `waited`, if any, is told how long each wake that is gone by this had been here.
+  void written(std::size_t bytes, pgwake::steady_time now = {}, duration_histogram* waited = nullptr);
 
   bool empty() const { return items_.empty(); }
   std::size_t frames() const { return items_.size(); }
