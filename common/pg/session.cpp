@@ -109,20 +109,27 @@ void session::wait_writable() {
 }
 
 void session::wait_readable() {
-  if (!socket_.is_open()) return;
+  if (!socket_.is_open() || waiting_readable_) return;
+  waiting_readable_ = true;
   socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [alive = weak_from_this()](const boost::system::error_code& error) {
                        const auto self = alive.lock();
-                       if (!error && self && self->conn_) self->turn();
+                       if (!self) return;
+                       self->waiting_readable_ = false;
+                       if (!error && self->conn_) self->turn();
                      });
 }
 
 void session::turn() {
   const auto keep = shared_from_this();
-  const bool spent = pass();
+  if (pass()) return continue_later();
   if (!conn_) return;
   flush();
-  if (!spent) return wait_readable();
+  wait_readable();
+}
+
+// What a spent turn left is inside libpq: the descriptor need not turn readable again for it.
+void session::continue_later() {
   boost::asio::post(socket_.get_executor(), [alive = weak_from_this()] {
     const auto self = alive.lock();
     if (self && self->conn_) self->turn();
@@ -134,7 +141,7 @@ bool session::read_pass() {
   const auto keep = shared_from_this();
   pollfd readable{PQsocket(conn_.get()), POLLIN, 0};
   if (::poll(&readable, 1, 0) <= 0) return false;
-  pass();
+  if (pass()) continue_later();
   return true;
 }
 
@@ -158,7 +165,7 @@ bool session::pass() {
   in_pass_ = false;
   if (events_ != nullptr) events_->on_turn_end();
   send_waiting();
-  return budget == 0;
+  return conn_ && budget == 0;
 }
 
 // Ready results first, then notifications, until there is neither.

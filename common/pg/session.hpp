@@ -49,6 +49,7 @@ class session : public std::enable_shared_from_this<session> {
   void wait_readable();
   void wait_writable();
   void turn();
+  void continue_later();
   bool pass();
   void flush();
   void send_waiting();
@@ -64,6 +65,7 @@ class session : public std::enable_shared_from_this<session> {
   std::optional<std::string> waiting_sql_;
   bool in_pass_ = false;
   bool in_query_ = false;
+  bool waiting_readable_ = false;
   bool waiting_writable_ = false;
   query_result result_;
 };
