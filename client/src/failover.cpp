@@ -22,6 +22,20 @@ const char* to_string(side s) noexcept {
 failover::failover(failover_settings s, std::uint64_t seed)
     : settings_(std::move(s)), jitter_(seed), hub_(settings_) {}
 
+void failover::resume(const std::string& channel) {
+  auto& s = set_.record(channel);
+  set_.want(s);
+  set_.set_acked(s, true);
+  s.owed = gap_cause::reconnect;
+}
+
+std::vector<std::string> failover::subscribed() const {
+  std::vector<std::string> out;
+  for (const auto& [channel, s] : set_.all())
+    if (s.acked) out.push_back(channel);
+  return out;
+}
+
 void failover::start(steady_time now, actions& out) {
   running_ = true;
   if (settings_.policy != policy::direct) {

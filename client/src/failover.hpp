@@ -47,6 +47,9 @@ class failover {
  public:
   failover(failover_settings s, std::uint64_t seed);
 
+  // Before start(): a channel that was subscribed in a former life; it will be announced with a gap.
+  void resume(const std::string& channel);
+  std::vector<std::string> subscribed() const;
   void start(steady_time now, actions& out);
   // Ends everything; what waits is answered `ended`. Nothing may be called after it.
   void stop(actions& out);

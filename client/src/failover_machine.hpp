@@ -28,6 +28,7 @@ class machine {
  public:
   machine(failover_settings f, upstream::settings u, std::uint64_t seed);
 
+  void resume(const std::string& channel) { failover_.resume(channel); }
   void start(steady_time now, machine_actions& out);
   void stop(machine_actions& out);
   void subscribe(std::uint64_t request, const std::string& channel, std::optional<steady_time> until,

@@ -1,0 +1,418 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "client/src/fork_guard.hpp"
+#include "client/src/worker.hpp"
+#include "common/redact.hpp"
+#include "pgwake/pgwake.h"
+
+// The C ABI. Nothing thrown inside gets out of here.
+namespace client = pgwake::client;
+using pgwake::millis;
+using pgwake::steady_time;
+
+struct pgwake_options {
+  client::values said;
+  bool ignore_environment = false;
+};
+
+struct pgwake {
+  client::settings settings;
+  client::worker* worker = nullptr;
+  client::event taken;
+  pgwake_event view{};
+};
+
+namespace {
+
+// A plain array: a destructor of a thread's own would keep the library from being unloaded.
+thread_local char last_error[512] = "";
+
+int fail(int result, std::string_view text) {
+  const auto size = std::min(text.size(), sizeof last_error - 1);
+  std::memcpy(last_error, text.data(), size);
+  last_error[size] = '\0';
+  return result;
+}
+
+template <class Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(PGWAKE_NOMEM, "out of memory");
+  } catch (const std::system_error& e) {
+    return fail(PGWAKE_SYSTEM, e.what());
+  } catch (const std::exception& e) {
+    return fail(PGWAKE_SYSTEM, e.what());
+  } catch (...) {
+    return fail(PGWAKE_SYSTEM, "an unknown exception");
+  }
+}
+
+// What every call on a handle begins with.
+int usable(const pgwake* handle) {
+  if (handle == nullptr) return fail(PGWAKE_INVALID, "no handle");
+  client::fork_guard::notice_raw_fork();
+  if (handle->worker == nullptr || handle->worker->inherited())
+    return fail(PGWAKE_FORKED, "this handle was opened before fork(); pgwake_reopen() it in the child");
+  return PGWAKE_OK;
+}
+
+std::optional<steady_time> until(int timeout_ms) {
+  if (timeout_ms < 0) return std::nullopt;
+  return std::chrono::steady_clock::now() + millis{timeout_ms};
+}
+
+int closed() { return fail(PGWAKE_CLOSED, "the handle is being closed"); }
+
+int result_of(const client::answer& a) {
+  switch (a.how) {
+    case client::answer::verdict::ok:
+      return PGWAKE_OK;
+    case client::answer::verdict::timeout:
+      return PGWAKE_TIMEOUT;
+    case client::answer::verdict::nack:
+      return PGWAKE_NACK;
+    case client::answer::verdict::ended:
+      return PGWAKE_CLOSED;
+  }
+  return PGWAKE_SYSTEM;
+}
+
+int told(const client::answer& a) {
+  switch (a.how) {
+    case client::answer::verdict::ok:
+      return PGWAKE_OK;
+    case client::answer::verdict::timeout:
+      return fail(PGWAKE_TIMEOUT, a.reason.empty() ? "no answer within the deadline"
+                                                   : "no answer within the deadline: " + a.reason);
+    case client::answer::verdict::nack:
+      return fail(PGWAKE_NACK, std::string(pgwake::to_string(a.why)) + ": " + a.reason);
+    case client::answer::verdict::ended:
+      return fail(PGWAKE_CLOSED, "unsubscribed meanwhile, or the handle is being closed");
+  }
+  return PGWAKE_SYSTEM;
+}
+
+int source_of(client::side s) {
+  return s == client::side::hub   ? PGWAKE_SOURCE_HUB
+         : s == client::side::own ? PGWAKE_SOURCE_OWN
+                                  : PGWAKE_SOURCE_NONE;
+}
+
+int gap_of(pgwake::gap_cause cause) {
+  switch (cause) {
+    case pgwake::gap_cause::none:
+      return PGWAKE_GAP_NONE;
+    case pgwake::gap_cause::reconnect:
+      return PGWAKE_GAP_RECONNECT;
+    case pgwake::gap_cause::hub_lost:
+      return PGWAKE_GAP_HUB_LOST;
+    case pgwake::gap_cause::overflow:
+      return PGWAKE_GAP_OVERFLOW;
+  }
+  return PGWAKE_GAP_NONE;
+}
+
+int kind_of(client::event::kind kind) {
+  switch (kind) {
+    case client::event::kind::wake:
+      return PGWAKE_EVENT_WAKE;
+    case client::event::kind::state:
+      return PGWAKE_EVENT_STATE;
+    case client::event::kind::refused:
+      return PGWAKE_EVENT_REFUSED;
+  }
+  return 0;
+}
+
+void show(pgwake& handle) {
+  const auto& e = handle.taken;
+  const bool state = e.what == client::event::kind::state;
+  handle.view = {};
+  handle.view.kind = kind_of(e.what);
+  handle.view.source = source_of(e.source);
+  handle.view.gap = gap_of(e.gap);
+  handle.view.by = e.by;
+  handle.view.healthy = e.healthy ? 1 : 0;
+  handle.view.channel = state ? nullptr : e.channel.c_str();
+  handle.view.payload = e.payload ? e.payload->c_str() : nullptr;
+  handle.view.payload_size = e.payload ? e.payload->size() : 0;
+  handle.view.reason = e.what == client::event::kind::wake ? nullptr : e.reason.c_str();
+}
+
+int take(pgwake& handle, std::optional<steady_time> deadline) {
+  switch (handle.worker->box().next(handle.taken, deadline)) {
+    case client::mailbox::outcome::ok:
+      show(handle);
+      return PGWAKE_OK;
+    case client::mailbox::outcome::timeout:
+      return PGWAKE_TIMEOUT;
+    case client::mailbox::outcome::closed:
+      return closed();
+  }
+  return PGWAKE_SYSTEM;
+}
+
+void copy(char* to, std::size_t room, const std::string& text) {
+  const auto size = std::min(text.size(), room - 1);
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
+}  // namespace
+
+extern "C" {
+
+pgwake_options* pgwake_options_new(void) {
+  last_error[0] = '\0';
+  auto* options = new (std::nothrow) pgwake_options;
+  if (options == nullptr) fail(PGWAKE_NOMEM, "out of memory");
+  return options;
+}
+
+void pgwake_options_free(pgwake_options* options) { delete options; }
+
+int pgwake_options_set(pgwake_options* options, const char* name, const char* value) {
+  last_error[0] = '\0';
+  if (options == nullptr || name == nullptr || value == nullptr)
+    return fail(PGWAKE_INVALID, "a null pointer");
+  return guarded([&] {
+    if (client::find_option(name) == nullptr)
+      return fail(PGWAKE_INVALID, std::string("there is no option \"") + name + "\"");
+    std::string fault;
+    if (!client::resolve({{name, value}}, nullptr, fault)) return fail(PGWAKE_INVALID, fault);
+    options->said[name] = value;
+    return static_cast<int>(PGWAKE_OK);
+  });
+}
+
+int pgwake_options_ignore_environment(pgwake_options* options) {
+  last_error[0] = '\0';
+  if (options == nullptr) return fail(PGWAKE_INVALID, "a null pointer");
+  options->ignore_environment = true;
+  return PGWAKE_OK;
+}
+
+int pgwake_option_info(size_t index, const char** name, const char** environment, const char** default_value,
+                       const char** about) {
+  last_error[0] = '\0';
+  return guarded([&] {
+    const auto& table = client::option_table();
+    if (index >= table.size()) return fail(PGWAKE_INVALID, "past the last option");
+    const auto& o = table[index];
+    if (name != nullptr) *name = o.name;
+    if (environment != nullptr) *environment = o.environment;
+    if (default_value != nullptr) *default_value = o.default_value;
+    if (about != nullptr) *about = o.about;
+    return static_cast<int>(PGWAKE_OK);
+  });
+}
+
+int pgwake_open(pgwake** handle, const pgwake_options* options) {
+  last_error[0] = '\0';
+  if (handle == nullptr) return fail(PGWAKE_INVALID, "no place for the handle");
+  *handle = nullptr;
+  return guarded([&] {
+    std::string fault;
+    const bool look = options == nullptr || !options->ignore_environment;
+    const client::environment env = [](const char* name) -> const char* { return std::getenv(name); };
+    auto settings = client::resolve(options != nullptr ? options->said : client::values{},
+                                    look ? env : client::environment{}, fault);
+    if (!settings) return fail(PGWAKE_INVALID, fault);
+    if (const auto why = pgwake::pg::conninfo_fault(settings->database); !why.empty())
+      return fail(PGWAKE_INVALID, "database: " + pgwake::hide_secrets_in(why, settings->database));
+    auto made = std::make_unique<pgwake>();
+    made->settings = std::move(*settings);
+    made->worker = new client::worker(made->settings);
+    *handle = made.release();
+    return static_cast<int>(PGWAKE_OK);
+  });
+}
+
+void pgwake_close(pgwake* handle) {
+  last_error[0] = '\0';
+  if (handle == nullptr) return;
+  client::fork_guard::notice_raw_fork();
+  if (handle->worker != nullptr && !handle->worker->inherited()) delete handle->worker;
+  delete handle;
+}
+
+int pgwake_reopen(pgwake* handle) {
+  last_error[0] = '\0';
+  if (handle == nullptr) return fail(PGWAKE_INVALID, "no handle");
+  if (usable(handle) == PGWAKE_OK) return fail(PGWAKE_INVALID, "the handle was opened by this very process");
+  last_error[0] = '\0';
+  return guarded([&] {
+    handle->worker = new client::worker(handle->settings);  // the inherited one is left alone for good
+    handle->taken = {};
+    return static_cast<int>(PGWAKE_OK);
+  });
+}
+
+int pgwake_subscribe(pgwake* handle, const char* channel, int timeout_ms) {
+  return pgwake_subscribe_many(handle, &channel, 1, timeout_ms, nullptr);
+}
+
+int pgwake_subscribe_many(pgwake* handle, const char* const* channels, size_t count, int timeout_ms,
+                          int* results) {
+  last_error[0] = '\0';
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  if (channels == nullptr && count > 0) return fail(PGWAKE_INVALID, "a null pointer");
+  return guarded([&] {
+    std::vector<std::string> names;
+    names.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (channels[i] == nullptr) return fail(PGWAKE_INVALID, "a channel is a null pointer");
+      names.emplace_back(channels[i]);
+    }
+    if (count == 0) return static_cast<int>(PGWAKE_OK);
+    client::call waiting;
+    const auto how = handle->worker->box().subscribe(std::move(names), until(timeout_ms), waiting);
+    if (how == client::mailbox::outcome::closed) {
+      for (size_t i = 0; results != nullptr && i < count; ++i) results[i] = PGWAKE_CLOSED;
+      return closed();
+    }
+    const client::answer* bad = nullptr;
+    for (size_t i = 0; i < count; ++i) {
+      const auto& a = waiting.answers[i];
+      if (results != nullptr) results[i] = result_of(a);
+      if (bad == nullptr && a.how != client::answer::verdict::ok) bad = &a;
+    }
+    return bad != nullptr ? told(*bad) : static_cast<int>(PGWAKE_OK);
+  });
+}
+
+int pgwake_unsubscribe(pgwake* handle, const char* channel) {
+  last_error[0] = '\0';
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  if (channel == nullptr) return fail(PGWAKE_INVALID, "a null pointer");
+  return guarded([&] {
+    const auto how = handle->worker->box().unsubscribe(channel);
+    return how == client::mailbox::outcome::closed ? closed() : static_cast<int>(PGWAKE_OK);
+  });
+}
+
+int pgwake_fd(pgwake* handle) {
+  last_error[0] = '\0';
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  return handle->worker->box().event_descriptor();
+}
+
+int pgwake_next(pgwake* handle, const pgwake_event** event, int timeout_ms) {
+  last_error[0] = '\0';
+  if (event != nullptr) *event = nullptr;
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  if (event == nullptr) return fail(PGWAKE_INVALID, "no place for the event");
+  return guarded([&] {
+    const int r = take(*handle, until(timeout_ms));
+    if (r == PGWAKE_OK) *event = &handle->view;
+    return r == PGWAKE_TIMEOUT ? fail(r, "no event came within the deadline") : r;
+  });
+}
+
+int pgwake_dispatch(pgwake* handle, pgwake_callback callback, void* user, size_t max, int timeout_ms) {
+  last_error[0] = '\0';
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  if (callback == nullptr) return fail(PGWAKE_INVALID, "no callback");
+  return guarded([&] {
+    // Those that wait now, and no more: a stream that never ends must not keep this thread for ever.
+    const auto most = max != 0 ? max : std::max<std::uint64_t>(1, handle->worker->box().state().waiting);
+    int count = 0;
+    auto deadline = until(timeout_ms);
+    while (static_cast<std::uint64_t>(count) < most) {
+      const int r = take(*handle, deadline);
+      if (r == PGWAKE_TIMEOUT) break;
+      if (r != PGWAKE_OK) return count > 0 ? count : r;
+      ++count;
+      if (callback(&handle->view, user) != 0) break;
+      deadline = steady_time::min();
+    }
+    return count;
+  });
+}
+
+int pgwake_get_state(pgwake* handle, pgwake_state* state) {
+  last_error[0] = '\0';
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  if (state == nullptr || state->size < sizeof state->size)
+    return fail(PGWAKE_INVALID, "state.size is not set");
+  return guarded([&] {
+    const auto s = handle->worker->box().state();
+    pgwake_state out{};
+    out.size = state->size;
+    out.source = source_of(s.source);
+    out.healthy = s.healthy ? 1 : 0;
+    out.handing_over = s.handing_over ? 1 : 0;
+    out.own_slot = s.slot ? 1 : 0;
+    out.channels = s.channels;
+    out.waiting = s.waiting;
+    out.waiting_bytes = s.waiting_bytes;
+    out.wakes = s.wakes;
+    out.coalesced = s.coalesced;
+    out.discarded = s.discarded;
+    out.gaps = s.gaps;
+    out.falls = s.falls;
+    out.handovers = s.handovers;
+    out.handovers_aborted = s.aborted;
+    out.hub_connects = s.hub_connects;
+    out.own_connects = s.own_connects;
+    copy(out.reason, sizeof out.reason, s.reason);
+    copy(out.hub, sizeof out.hub, s.hub);
+    std::memcpy(state, &out, std::min(state->size, sizeof out));
+    return static_cast<int>(PGWAKE_OK);
+  });
+}
+
+const char* pgwake_last_error(void) { return last_error; }
+
+const char* pgwake_strerror(int result) {
+  switch (result) {
+    case PGWAKE_OK:
+      return "success";
+    case PGWAKE_TIMEOUT:
+      return "the deadline passed";
+    case PGWAKE_NACK:
+      return "the channel was refused";
+    case PGWAKE_FORKED:
+      return "the handle belongs to the parent process";
+    case PGWAKE_CLOSED:
+      return "closed";
+    case PGWAKE_NOMEM:
+      return "out of memory";
+    case PGWAKE_INVALID:
+      return "an argument or a setting makes no sense";
+    case PGWAKE_SYSTEM:
+      return "the system refused a descriptor or a thread";
+    default:
+      return "an unknown result";
+  }
+}
+
+const char* pgwake_version(void) { return PGWAKE_VERSION; }
+
+const char* pgwake_source_name(int source) {
+  return source == PGWAKE_SOURCE_HUB ? "hub" : source == PGWAKE_SOURCE_OWN ? "own" : "none";
+}
+
+const char* pgwake_gap_name(int gap) {
+  switch (gap) {
+    case PGWAKE_GAP_RECONNECT:
+      return "reconnect";
+    case PGWAKE_GAP_HUB_LOST:
+      return "hub_lost";
+    case PGWAKE_GAP_OVERFLOW:
+      return "overflow";
+    default:
+      return "";
+  }
+}
+
+}  // extern "C"

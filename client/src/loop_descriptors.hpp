@@ -1,0 +1,12 @@
+#pragma once
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+
+namespace pgwake::client {
+
+// The descriptors that asio keeps for itself in an event loop: epoll, timer, interrupter. -1 where it has
+// none. A forked child closes them by number, since the loop's own way through a fork would make new ones.
+std::array<int, 3> loop_descriptors(boost::asio::io_context& loop);
+
+}  // namespace pgwake::client

@@ -1,0 +1,208 @@
+#include "client/src/mailbox.hpp"
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace pgwake::client {
+namespace {
+
+// The background thread answers at the deadline; this much later the caller answers itself.
+constexpr millis slack{1'000};
+
+void signal(int fd) {
+  const std::uint64_t one = 1;
+  while (::write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+void reset(int fd) {
+  std::uint64_t count = 0;
+  while (::read(fd, &count, sizeof count) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+descriptor make_eventfd(int flags) {
+  const int fd = ::eventfd(0, EFD_CLOEXEC | flags);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  return descriptor(fd);
+}
+
+// Counts the calls that are inside, so that close() can wait for them. Holds the lock.
+class inside {
+ public:
+  explicit inside(mailbox& m) : box_(m), lock(m.guard_) { ++box_.inside_; }
+  ~inside() {
+    if (--box_.inside_ == 0 && box_.closing_) box_.all_left_.notify_all();
+  }
+  inside(const inside&) = delete;
+  inside& operator=(const inside&) = delete;
+
+ private:
+  mailbox& box_;
+
+ public:
+  std::unique_lock<std::mutex> lock;
+};
+
+// However a subscribe ends, an exception included, nobody answers into its stack frame afterwards.
+struct forget_calls {
+  std::unordered_map<std::uint64_t, std::pair<call*, std::size_t>>& calls;
+  std::uint64_t first;
+  std::size_t count;
+  const call& waiting;
+  ~forget_calls() {
+    for (std::size_t i = 0; waiting.pending > 0 && i < count; ++i) calls.erase(first + i);
+  }
+};
+
+mailbox::mailbox(std::size_t queue_max_bytes)
+    : events_wait_(make_eventfd(EFD_NONBLOCK)),
+      commands_came_(make_eventfd(EFD_NONBLOCK)),
+      queue_(queue_max_bytes) {}
+
+void mailbox::post(command c) {
+  commands_.push_back(std::move(c));
+  if (!std::exchange(woken_, true)) signal(commands_came_.get());
+}
+
+mailbox::outcome mailbox::subscribe(std::vector<std::string> channels, std::optional<steady_time> until,
+                                    call& waiting) {
+  inside in(*this);
+  if (closing_) return outcome::closed;
+  const auto count = channels.size();
+  const auto first = requests_ + 1;
+  waiting.pending = count;
+  waiting.answers.assign(count, {answer::verdict::timeout, code::shutdown, "no answer"});
+  requests_ += count;
+  const forget_calls forgetting{calls_, first, count, waiting};
+  for (std::size_t i = 0; i < count; ++i) calls_[first + i] = {&waiting, i};
+  post(ask_subscribe{first, std::move(channels), until});
+  const auto done = [&] { return waiting.pending == 0 || closing_; };
+  if (until)
+    answers_came_.wait_until(in.lock, *until + slack, done);
+  else
+    answers_came_.wait(in.lock, done);
+  return closing_ ? outcome::closed : outcome::ok;
+}
+
+mailbox::outcome mailbox::unsubscribe(const std::string& channel) {
+  inside in(*this);
+  if (closing_) return outcome::closed;
+  queue_.forget(channel);
+  ++muted_[channel];
+  post(ask_unsubscribe{channel});
+  if (queue_.empty() && std::exchange(readable_, false)) reset(events_wait_.get());
+  return outcome::ok;
+}
+
+mailbox::outcome mailbox::next(event& out, std::optional<steady_time> until) {
+  inside in(*this);
+  const auto ready = [&] { return !queue_.empty() || closing_; };
+  if (!ready()) {
+    ++waiting_for_events_;
+    if (until)
+      events_came_.wait_until(in.lock, *until, ready);
+    else
+      events_came_.wait(in.lock, ready);
+    --waiting_for_events_;
+  }
+  if (closing_) return outcome::closed;
+  auto e = queue_.pop();
+  if (!e) return outcome::timeout;
+  out = std::move(*e);
+  if (queue_.empty() && std::exchange(readable_, false)) reset(events_wait_.get());
+  return outcome::ok;
+}
+
+int mailbox::event_descriptor() {
+  const inside in(*this);
+  watched_ = true;
+  note_readable();
+  return events_wait_.get();
+}
+
+void mailbox::note_readable() {
+  if (watched_ && !queue_.empty() && !std::exchange(readable_, true)) signal(events_wait_.get());
+}
+
+snapshot mailbox::state() {
+  const inside in(*this);
+  auto out = state_;
+  out.waiting = queue_.size();
+  out.waiting_bytes = queue_.bytes();
+  out.wakes = queue_.wakes();
+  out.coalesced = queue_.coalesced();
+  out.discarded = queue_.discarded();
+  out.gaps = queue_.gaps();
+  return out;
+}
+
+void mailbox::close() {
+  std::unique_lock lock(guard_);
+  closing_ = true;
+  events_came_.notify_all();
+  answers_came_.notify_all();
+  post(ask_stop{});
+  all_left_.wait(lock, [&] { return inside_ == 0; });
+}
+
+void mailbox::end_calls() {
+  const std::lock_guard lock(guard_);
+  for (auto& [id, where] : calls_) {
+    where.first->answers[where.second].how = answer::verdict::timeout;
+    --where.first->pending;
+  }
+  calls_.clear();
+  answers_came_.notify_all();
+}
+
+void mailbox::wake_thread() { signal(commands_came_.get()); }
+
+std::vector<command> mailbox::take_commands() {
+  const std::lock_guard lock(guard_);
+  woken_ = false;
+  reset(commands_came_.get());
+  return std::exchange(commands_, {});
+}
+
+void mailbox::push(event e) {
+  if (e.what == event::kind::wake && !muted_.empty() && muted_.contains(e.channel)) return;
+  queue_.push(std::move(e));
+}
+
+void mailbox::settle(std::vector<delivery>& turn, const std::vector<std::string>& unsubscribed,
+                     const snapshot* changed) {
+  const std::lock_guard lock(guard_);
+  bool answered_any = false;
+  for (auto& d : turn) {
+    if (auto* e = std::get_if<deliver>(&d)) {
+      push(std::move(e->what));
+    } else if (auto* f = std::get_if<forget>(&d)) {
+      queue_.forget(f->channel);
+    } else if (auto* a = std::get_if<answered>(&d)) {
+      const auto it = calls_.find(a->request);
+      if (it == calls_.end()) continue;
+      auto& waiting = *it->second.first;
+      waiting.answers[it->second.second] = std::move(a->how);
+      answered_any = answered_any || --waiting.pending == 0;
+      calls_.erase(it);
+    }
+  }
+  turn.clear();
+  for (const auto& channel : unsubscribed)
+    if (const auto it = muted_.find(channel); it != muted_.end() && --it->second == 0) muted_.erase(it);
+  if (changed != nullptr) state_ = *changed;
+  if (answered_any) answers_came_.notify_all();
+  if (queue_.empty()) {
+    if (std::exchange(readable_, false)) reset(events_wait_.get());
+    return;
+  }
+  note_readable();
+  if (waiting_for_events_ > 0) events_came_.notify_one();
+}
+
+}  // namespace pgwake::client

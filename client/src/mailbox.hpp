@@ -1,0 +1,116 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "client/src/descriptor.hpp"
+#include "client/src/event_queue.hpp"
+
+namespace pgwake::client {
+
+// A subscribe call that waits for its answers. Lives on the calling thread's stack.
+struct call {
+  std::size_t pending = 0;
+  std::vector<answer> answers;
+};
+
+// What the application asks of the background thread.
+struct ask_subscribe {
+  std::uint64_t first;  // request ids count up from here
+  std::vector<std::string> channels;
+  std::optional<steady_time> until;
+};
+struct ask_unsubscribe {
+  std::string channel;
+};
+struct ask_stop {};
+using command = std::variant<ask_subscribe, ask_unsubscribe, ask_stop>;
+
+// As of the end of the background thread's last turn.
+struct snapshot {
+  side source = side::none;
+  bool healthy = false;
+  bool handing_over = false;
+  bool slot = false;
+  std::uint64_t channels = 0;
+  std::uint64_t falls = 0;
+  std::uint64_t handovers = 0;
+  std::uint64_t aborted = 0;
+  std::uint64_t hub_connects = 0;
+  std::uint64_t own_connects = 0;
+  std::string reason;
+  std::string hub;
+  // Of the queue, as of now.
+  std::uint64_t waiting = 0;
+  std::uint64_t waiting_bytes = 0;
+  std::uint64_t wakes = 0;
+  std::uint64_t coalesced = 0;
+  std::uint64_t discarded = 0;
+  std::uint64_t gaps = 0;
+};
+
+using delivery = std::variant<deliver, forget, answered>;
+
+// Between the background thread and the application's. One lock; nobody holds it while waiting for anything
+// else.
+class mailbox {
+ public:
+  enum class outcome { ok, timeout, closed };
+
+  // Throws std::system_error when the system refuses a descriptor.
+  explicit mailbox(std::size_t queue_max_bytes);
+
+  // The application's side, any thread.
+  outcome subscribe(std::vector<std::string> channels, std::optional<steady_time> until, call& waiting);
+  outcome unsubscribe(const std::string& channel);
+  outcome next(event& out, std::optional<steady_time> until);
+  int event_descriptor();
+  snapshot state();
+  // Calls that wait answer `closed`; returns when none is inside any more. The thread is asked to stop.
+  void close();
+
+  // The background thread's side.
+  std::vector<command> take_commands();
+  // Puts a turn's outcome where it belongs, in order. `unsubscribed`: the commands carried out in this turn.
+  // `changed`: null if the state is as before.
+  void settle(std::vector<delivery>& turn, const std::vector<std::string>& unsubscribed,
+              const snapshot* changed);
+  int command_descriptor() const { return commands_came_.get(); }
+  int event_descriptor_raw() const { return events_wait_.get(); }
+  void end_calls();    // every subscribe that waits answers `timeout`
+  void wake_thread();  // async-signal-safe
+
+ private:
+  friend class inside;
+  void post(command c);
+  void push(event e);
+  void note_readable();
+
+  std::mutex guard_;
+  std::condition_variable events_came_;
+  std::condition_variable answers_came_;
+  std::condition_variable all_left_;
+  descriptor events_wait_;    // readable while events wait, once somebody has asked for it
+  descriptor commands_came_;  // wakes the background thread
+  event_queue queue_;
+  std::vector<command> commands_;
+  std::unordered_map<std::uint64_t, std::pair<call*, std::size_t>> calls_;
+  std::unordered_map<std::string, unsigned> muted_;  // unsubscribed, and the thread does not know yet
+  std::uint64_t requests_ = 0;
+  std::size_t waiting_for_events_ = 0;
+  unsigned inside_ = 0;
+  bool watched_ = false;   // somebody polls events_wait_
+  bool readable_ = false;  // it is
+  bool woken_ = false;     // commands_came_ is
+  bool closing_ = false;
+  snapshot state_;
+};
+
+}  // namespace pgwake::client

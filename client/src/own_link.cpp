@@ -1,0 +1,47 @@
+#include "client/src/own_link.hpp"
+
+#include <utility>
+
+#include "client/src/fork_guard.hpp"
+
+namespace pgwake::client {
+
+own_link::own_link(boost::asio::io_context& loop, own_events& events, pg::connect_settings settings)
+    : loop_(loop), events_(events), settings_(std::move(settings)), connector_(loop.get_executor()) {}
+
+void own_link::open() {
+  if (!std::exchange(under_way_, true)) start();
+}
+
+void own_link::start() {
+  tainted_ = false;
+  connector_.start(settings_, [this](pg::connector::outcome outcome) { opened(std::move(outcome)); });
+}
+
+void own_link::opened(pg::connector::outcome outcome) {
+  if (tainted_) {
+    outcome.conn.reset();
+    return start();
+  }
+  under_way_ = false;
+  if (!outcome.conn) return events_.on_own_failed(outcome.failure);
+  session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), events_);
+  fork_guard::rest_before_exit();  // libpq may just have made the TLS library register its own end
+  events_.on_own_opened(outcome.info);
+}
+
+void own_link::query(const std::string& sql) {
+  if (session_) session_->query(sql);
+}
+
+bool own_link::read_pass() { return session_ && session_->read_pass(); }
+
+void own_link::close() {
+  if (session_) std::exchange(session_, nullptr)->close();
+}
+
+void own_link::abandon() {
+  if (session_) session_->abandon();
+}
+
+}  // namespace pgwake::client

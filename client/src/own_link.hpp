@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/pg/connector.hpp"
+#include "common/pg/session.hpp"
+#include "common/upstream.hpp"
+
+namespace pgwake::client {
+
+// What the own connection tells its owner, from the event loop. Each may close it.
+class own_events : public pg::session_events {
+ public:
+  virtual void on_own_opened(const session_info& info) = 0;
+  virtual void on_own_failed(const connect_failure& failure) = 0;
+};
+
+// The own PostgreSQL session: opened off the loop, kept on it. Background thread only.
+class own_link {
+ public:
+  own_link(boost::asio::io_context& loop, own_events& events, pg::connect_settings settings);
+  ~own_link() { close(); }
+
+  // One attempt at a time: while one is under way, its outcome is the answer.
+  void open();
+  void query(const std::string& sql);
+  bool read_pass();
+  void close();
+  bool connecting() const { return connector_.busy(); }
+  // A process was forked while connecting: the child may hold that very connection. It is thrown away and
+  // made anew.
+  void forked() { tainted_ = true; }
+  // In a forked child: closes what was inherited without a word, touches nothing else.
+  void abandon();
+
+ private:
+  void start();
+  void opened(pg::connector::outcome outcome);
+
+  boost::asio::io_context& loop_;
+  own_events& events_;
+  pg::connect_settings settings_;
+  pg::connector connector_;
+  std::shared_ptr<pg::session> session_;
+  bool under_way_ = false;
+  std::atomic<bool> tainted_ = false;  // set by the forking thread
+};
+
+}  // namespace pgwake::client

@@ -1,0 +1,368 @@
+#include "client/src/worker.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <type_traits>
+#include <utility>
+
+#include "client/src/loop_descriptors.hpp"
+
+namespace pgwake::client {
+namespace {
+
+constexpr std::time_t rest_patience = 2;  // seconds; a turn takes far less
+constexpr timespec after_trouble{0, 100'000'000};
+
+steady_time clock_now() { return std::chrono::steady_clock::now(); }
+
+std::uint64_t random_word() {
+  std::uint64_t word = 0;
+  if (getrandom(&word, sizeof word, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof word))
+    word = static_cast<std::uint64_t>(clock_now().time_since_epoch().count()) ^
+           static_cast<std::uint64_t>(getpid()) << 32U;
+  return word;
+}
+
+std::string token() {
+  std::string out;
+  for (int i = 0; i < 2; ++i) {
+    auto word = random_word();
+    for (int j = 0; j < 16; ++j, word >>= 4U) out += "0123456789abcdef"[word & 15U];
+  }
+  return out;
+}
+
+std::string host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string program() {
+  std::array<char, 32> name{};  // the process's, not the calling thread's
+  descriptor fd(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC));
+  auto n = fd ? ::read(fd.get(), name.data(), name.size() - 1) : 0;
+  while (n > 0 && name[static_cast<std::size_t>(n - 1)] == '\n') --n;
+  return n > 0 ? std::string(name.data(), static_cast<std::size_t>(n)) : "";
+}
+
+settings completed(settings s) {
+  if (s.application_name.empty()) s.application_name = "pgwake-fallback@" + host();
+  if (s.failover.name.empty()) s.failover.name = program();
+  if (const auto db = pg::database_of(s.database); !db.empty()) s.failover.database = db;
+  s.failover.token = token();
+  s.upstream.self_check = s.failover.token + ".check";
+  return s;
+}
+
+}  // namespace
+
+worker::worker(const settings& s)
+    : settings_(completed(s)),
+      box_(settings_.queue_max_bytes),
+      commands_(loop_),
+      timer_(loop_),
+      hub_(loop_, *this),
+      own_(loop_, *this, {settings_.database, settings_.application_name, settings_.connect_timeout}),
+      slots_(settings_.fallback_dir, settings_.fallback_limit),
+      random_(random_word()) {
+  sem_init(&at_rest_, 0, 0);
+  sem_init(&go_on_, 0, 0);
+  commands_.assign(box_.command_descriptor());
+  loop_descriptors_ = loop_descriptors(loop_);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    commands_.release();
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  fork_guard::add(*this);
+}
+
+worker::~worker() {
+  fork_guard::remove(*this);
+  if (motion_.exchange(motion::running) == motion::resting) sem_post(&go_on_);  // the process is exiting
+  box_.close();
+  thread_.join();
+  commands_.release();
+  sem_destroy(&at_rest_);
+  sem_destroy(&go_on_);
+}
+
+// ---- the thread
+// -----------------------------------------------------------------------------------------------------
+
+void worker::run() {
+  pthread_setname_np(pthread_self(), "pgwake");
+  for (bool begun = false;;) {
+    try {
+      begun ? begin_again() : begin();
+      begun = true;
+      loop_.run();
+      return;
+    } catch (...) {
+      // Out of memory, most likely. What was known is not to be trusted any more but for the subscriptions:
+      // the links are made anew, and a gap says that something may have been missed.
+      begun = begun || machine_.has_value();
+      nanosleep(&after_trouble, nullptr);
+    }
+  }
+}
+
+void worker::begin() {
+  machine_.emplace(settings_.failover, settings_.upstream, random_word());
+  wait_for_commands();
+  machine_->start(clock_now(), actions_);
+  finish_turn();
+}
+
+void worker::begin_again() {
+  if (stopped_) return loop_.stop();
+  machine fresh(settings_.failover, settings_.upstream, random_word());
+  for (const auto& channel : machine_->core().subscribed()) fresh.resume(channel);
+  actions_.clear();
+  turn_.clear();
+  hub_.close();
+  own_.close();
+  slots_.release();
+  box_.end_calls();
+  *machine_ = std::move(fresh);
+  armed_.reset();
+  boost::system::error_code ignored;
+  commands_.cancel(ignored);
+  wait_for_commands();
+  machine_->start(clock_now(), actions_);
+  finish_turn();
+}
+
+void worker::wait_for_commands() {
+  commands_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (error) return;
+                         rest_if_asked();
+                         auto commands = box_.take_commands();
+                         if (!stopped_) wait_for_commands();
+                         for (auto& c : commands) obey(c);
+                         finish_turn();
+                       });
+}
+
+void worker::rest_if_asked() {
+  auto asked = motion::asked;
+  if (!motion_.compare_exchange_strong(asked, motion::resting)) return;
+  sem_post(&at_rest_);
+  while (sem_wait(&go_on_) != 0) {
+  }
+}
+
+void worker::obey(command& c) {
+  const auto now = clock_now();
+  if (auto* s = std::get_if<ask_subscribe>(&c)) {
+    auto id = s->first;
+    for (const auto& channel : s->channels) machine_->subscribe(id++, channel, s->until, now, actions_);
+  } else if (auto* u = std::get_if<ask_unsubscribe>(&c)) {
+    machine_->unsubscribe(u->channel, now, actions_);
+    unsubscribed_.push_back(std::move(u->channel));
+  } else if (!std::exchange(stopped_, true)) {
+    machine_->stop(actions_);
+    finish_turn();
+    hub_.close();
+    pin_if_connecting();
+    own_.close();
+    slots_.release();
+    timer_.cancel();
+    loop_.stop();
+  }
+}
+
+// A connecting thread cannot be interrupted; it ends by itself. Its code must stay until then, whoever calls
+// dlclose().
+void worker::pin_if_connecting() {
+  if (!own_.connecting()) return;
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&clock_now), &info) != 0 && info.dli_fname != nullptr)
+    static_cast<void>(dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE));
+}
+
+void worker::on_time() {
+  const bool hub_spoke = hub_.read_pass();
+  const bool own_spoke = own_.read_pass();
+  machine_->tick(clock_now(), !hub_spoke && !own_spoke, actions_);
+  finish_turn();
+}
+
+void worker::finish_turn() {
+  while (!actions_.empty()) {
+    auto batch = std::exchange(actions_, {});
+    for (auto& a : batch) carry_out(a);
+  }
+  hub_.flush();
+  const bool changed = state_changed();
+  if (!turn_.empty() || !unsubscribed_.empty() || changed)
+    box_.settle(turn_, unsubscribed_, changed ? &state_ : nullptr);
+  unsubscribed_.clear();
+  if (!stopped_) rearm();
+}
+
+void worker::carry_out(machine_action& a) {
+  std::visit(
+      [this](auto& x) {
+        using kind = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<kind, connect_hub>) {
+          auto failure = hub_.connect(settings_.socket, settings_.hub_user);
+          if (failure.reason.empty())
+            machine_->hub_connected(clock_now(), actions_);
+          else
+            machine_->hub_failed(std::move(failure.reason), failure.hopeless, clock_now(), actions_);
+        } else if constexpr (std::is_same_v<kind, close_hub>) {
+          hub_.flush();
+          hub_.close();
+        } else if constexpr (std::is_same_v<kind, send_hub>) {
+          hub_.send(x.message);
+        } else if constexpr (std::is_same_v<kind, acquire_slot>) {
+          std::string trouble;
+          const bool granted = slots_.acquire(static_cast<std::uint64_t>(random_.next() * 1e6), trouble);
+          machine_->slot(granted, std::move(trouble), clock_now(), actions_);
+        } else if constexpr (std::is_same_v<kind, release_slot>) {
+          slots_.release();
+        } else if constexpr (std::is_same_v<kind, open_session>) {
+          own_.open();
+        } else if constexpr (std::is_same_v<kind, query_session>) {
+          own_.query(x.sql);
+        } else if constexpr (std::is_same_v<kind, close_session>) {
+          own_.close();
+        } else {
+          turn_.emplace_back(std::move(x));
+        }
+      },
+      a);
+}
+
+void worker::rearm() {
+  const auto at = machine_->deadline();
+  if (!at || (armed_ && *armed_ <= *at)) return;
+  armed_ = at;
+  timer_.expires_at(*at);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    armed_.reset();
+    on_time();
+  });
+}
+
+bool worker::state_changed() {
+  const auto& core = machine_->core();
+  const auto& hub = core.hub();
+  auto& s = state_;
+  const auto& uuid = hub.up() ? hub.welcome().hub : std::string();
+  if (s.source == core.source() && s.healthy == core.healthy() && s.handing_over == core.handing_over() &&
+      s.slot == core.holds_slot() && s.channels == core.channels() && s.falls == core.counts().falls &&
+      s.handovers == core.counts().handovers && s.aborted == core.counts().aborted &&
+      s.hub_connects == hub.connects() && s.own_connects == machine_->own_sessions() &&
+      s.reason == core.reason() && s.hub == uuid)
+    return false;
+  s.source = core.source();
+  s.healthy = core.healthy();
+  s.handing_over = core.handing_over();
+  s.slot = core.holds_slot();
+  s.channels = core.channels();
+  s.falls = core.counts().falls;
+  s.handovers = core.counts().handovers;
+  s.aborted = core.counts().aborted;
+  s.hub_connects = hub.connects();
+  s.own_connects = machine_->own_sessions();
+  s.reason = core.reason();
+  s.hub = uuid;
+  return true;
+}
+
+// ---- what the links say
+// ---------------------------------------------------------------------------------------------
+
+void worker::on_hub_message(from_hub message) {
+  machine_->hub_message(std::move(message), clock_now(), actions_);
+}
+
+void worker::on_hub_closed(std::string reason) {
+  machine_->hub_closed(std::move(reason), clock_now(), actions_);
+  finish_turn();
+}
+
+void worker::on_own_opened(const session_info& info) {
+  machine_->session_opened(info, clock_now(), actions_);
+  finish_turn();
+}
+
+void worker::on_own_failed(const connect_failure& failure) {
+  machine_->session_failed(failure, clock_now(), actions_);
+  finish_turn();
+}
+
+void worker::on_bytes() { machine_->session_heard(clock_now()); }
+
+void worker::on_result(query_result result) { machine_->session_result(result, clock_now(), actions_); }
+
+void worker::on_notification(int backend_pid, std::string_view channel, std::string_view payload) {
+  machine_->session_notification(backend_pid, channel, payload, clock_now(), actions_);
+}
+
+void worker::on_lost(std::string reason) {
+  own_.close();
+  machine_->session_lost(std::move(reason), clock_now(), actions_);
+  finish_turn();
+}
+
+// ---- through a fork
+// -------------------------------------------------------------------------------------------------
+
+void worker::before_fork() {
+  motion_.store(motion::asked);
+  box_.wake_thread();
+  timespec until{};
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += rest_patience;
+  int r = 0;
+  do {
+    r = sem_clockwait(&at_rest_, CLOCK_MONOTONIC, &until);
+  } while (r != 0 && errno == EINTR);
+  rested_ = r == 0;
+}
+
+void worker::after_fork_in_parent() {
+  if (own_.connecting()) own_.forked();
+  if (motion_.exchange(motion::running) != motion::resting) return;
+  if (!rested_) {
+    // It came to rest after all, too late.
+    while (sem_wait(&at_rest_) != 0) {
+    }
+  }
+  sem_post(&go_on_);
+}
+
+// The thread does not exist here. Nothing is freed: what it owned stays as it was, untouched and unused.
+void worker::after_fork_in_child() {
+  inherited_.store(true);
+  if (rested_) {
+    hub_.abandon();
+    own_.abandon();
+    if (slots_.held() >= 0) ::close(slots_.held());
+  }
+  for (const int fd : loop_descriptors_)
+    if (fd >= 0) ::close(fd);
+  ::close(box_.command_descriptor());
+  ::close(box_.event_descriptor_raw());
+}
+
+}  // namespace pgwake::client

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <semaphore.h>
+
+#include <array>
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "client/src/failover_machine.hpp"
+#include "client/src/failover_settings.hpp"
+#include "client/src/fork_guard.hpp"
+#include "client/src/hub_link.hpp"
+#include "client/src/mailbox.hpp"
+#include "client/src/own_link.hpp"
+#include "client/src/slots.hpp"
+
+namespace pgwake::client {
+
+// The background thread of one handle: readiness and the clock into the machine, its actions into system
+// calls. All members but the mailbox and what the fork guard uses belong to that thread.
+class worker final : public fork_guest, private hub_events, private own_events {
+ public:
+  // Throws std::system_error when the system refuses a descriptor or a thread.
+  explicit worker(const settings& s);
+  // Ends the thread. Not in a child that inherited it: there the object is left alone for good.
+  ~worker() override;
+  worker(const worker&) = delete;
+  worker& operator=(const worker&) = delete;
+
+  mailbox& box() { return box_; }
+  bool inherited() const { return inherited_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class motion { running, asked, resting };
+
+  void before_fork() override;
+  void after_fork_in_parent() override;
+  void after_fork_in_child() override;
+
+  void on_hub_message(from_hub message) override;
+  void on_hub_closed(std::string reason) override;
+  void on_hub_turn_end() override { finish_turn(); }
+  void on_own_opened(const session_info& info) override;
+  void on_own_failed(const connect_failure& failure) override;
+  void on_bytes() override;
+  void on_result(query_result result) override;
+  void on_notification(int backend_pid, std::string_view channel, std::string_view payload) override;
+  void on_lost(std::string reason) override;
+  void on_turn_end() override { finish_turn(); }
+
+  void run();
+  void begin();
+  void begin_again();
+  void rest_if_asked();
+  void wait_for_commands();
+  void obey(command& c);
+  void on_time();
+  void finish_turn();
+  void carry_out(machine_action& a);
+  void rearm();
+  bool state_changed();
+  void pin_if_connecting();
+
+  settings settings_;
+  mailbox box_;
+  boost::asio::io_context loop_{1};
+  boost::asio::posix::stream_descriptor commands_;
+  boost::asio::steady_timer timer_;
+  hub_link hub_;
+  own_link own_;
+  slots slots_;
+  std::optional<machine> machine_;
+  machine_actions actions_;
+  std::vector<delivery> turn_;
+  std::vector<std::string> unsubscribed_;  // in this turn
+  snapshot state_;
+  std::optional<steady_time> armed_;
+  bool stopped_ = false;
+  jitter random_;
+
+  std::array<int, 3> loop_descriptors_{};
+  std::atomic<motion> motion_ = motion::running;
+  std::atomic<bool> inherited_ = false;
+  bool rested_ = false;  // written and read by the forking thread alone
+  sem_t at_rest_{};
+  sem_t go_on_{};
+  std::thread thread_;
+};
+
+}  // namespace pgwake::client
