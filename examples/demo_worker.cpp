@@ -14,7 +14,7 @@
 namespace demo {
 namespace {
 
-using Handle = std::unique_ptr<pgwake, decltype(&pgwake_close)>;
+using Handle = std::unique_ptr<pgwake_handle, decltype(&pgwake_close)>;
 
 void check(int result, const char* what) {
   if (result != PGWAKE_OK)
@@ -32,7 +32,7 @@ Handle open(const WorkerSettings& settings, int number) {
   if (!settings.socket.empty())
     check(pgwake_options_set(options.get(), "socket", settings.socket.c_str()), "socket");
   // `database`, for a connection of its own, comes from PGWAKE_DATABASE.
-  pgwake* handle = nullptr;
+  pgwake_handle* handle = nullptr;
   check(pgwake_open(&handle, options.get()), "open");
   return {handle, pgwake_close};
 }

@@ -6,7 +6,7 @@
 static void read_orders(void) { puts("reading the orders table"); }
 
 int main(void) {
-  pgwake* handle = NULL;
+  pgwake_handle* handle = NULL;
   int result = pgwake_open(&handle, NULL); /* the socket and the database: PGWAKE_SOCKET, PGWAKE_DATABASE */
   if (result == PGWAKE_OK) result = pgwake_subscribe(handle, "orders", 10000);
   if (result != PGWAKE_OK) {

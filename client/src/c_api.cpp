@@ -22,7 +22,7 @@ struct pgwake_options {
   bool ignore_environment = false;
 };
 
-struct pgwake {
+struct pgwake_handle {
   client::settings settings;
   client::worker* worker = nullptr;
   client::event taken;
@@ -57,7 +57,7 @@ int guarded(Body&& body) noexcept {
 }
 
 // What every call on a handle begins with.
-int usable(const pgwake* handle) {
+int usable(const pgwake_handle* handle) {
   if (handle == nullptr) return fail(PGWAKE_INVALID, "no handle");
   client::fork_guard::notice_raw_fork();
   if (handle->worker == nullptr || handle->worker->inherited())
@@ -133,7 +133,7 @@ int kind_of(client::event::kind kind) {
   return 0;
 }
 
-void show(pgwake& handle) {
+void show(pgwake_handle& handle) {
   const auto& e = handle.taken;
   const bool state = e.what == client::event::kind::state;
   handle.view = {};
@@ -148,7 +148,7 @@ void show(pgwake& handle) {
   handle.view.reason = e.what == client::event::kind::wake ? nullptr : e.reason.c_str();
 }
 
-int take(pgwake& handle, std::optional<steady_time> deadline) {
+int take(pgwake_handle& handle, std::optional<steady_time> deadline) {
   switch (handle.worker->box().next(handle.taken, deadline)) {
     case client::mailbox::outcome::ok:
       show(handle);
@@ -216,7 +216,7 @@ int pgwake_option_info(size_t index, const char** name, const char** environment
   });
 }
 
-int pgwake_open(pgwake** handle, const pgwake_options* options) {
+int pgwake_open(pgwake_handle** handle, const pgwake_options* options) {
   last_error[0] = '\0';
   if (handle == nullptr) return fail(PGWAKE_INVALID, "no place for the handle");
   *handle = nullptr;
@@ -229,7 +229,7 @@ int pgwake_open(pgwake** handle, const pgwake_options* options) {
     if (!settings) return fail(PGWAKE_INVALID, fault);
     if (const auto why = pgwake::pg::conninfo_fault(settings->database); !why.empty())
       return fail(PGWAKE_INVALID, "database: " + pgwake::hide_secrets_in(why, settings->database));
-    auto made = std::make_unique<pgwake>();
+    auto made = std::make_unique<pgwake_handle>();
     made->settings = std::move(*settings);
     made->worker = new client::worker(made->settings);
     *handle = made.release();
@@ -237,7 +237,7 @@ int pgwake_open(pgwake** handle, const pgwake_options* options) {
   });
 }
 
-void pgwake_close(pgwake* handle) {
+void pgwake_close(pgwake_handle* handle) {
   last_error[0] = '\0';
   if (handle == nullptr) return;
   client::fork_guard::notice_raw_fork();
@@ -245,7 +245,7 @@ void pgwake_close(pgwake* handle) {
   delete handle;
 }
 
-int pgwake_reopen(pgwake* handle) {
+int pgwake_reopen(pgwake_handle* handle) {
   last_error[0] = '\0';
   if (handle == nullptr) return fail(PGWAKE_INVALID, "no handle");
   if (usable(handle) == PGWAKE_OK) return fail(PGWAKE_INVALID, "the handle was opened by this very process");
@@ -257,11 +257,11 @@ int pgwake_reopen(pgwake* handle) {
   });
 }
 
-int pgwake_subscribe(pgwake* handle, const char* channel, int timeout_ms) {
+int pgwake_subscribe(pgwake_handle* handle, const char* channel, int timeout_ms) {
   return pgwake_subscribe_many(handle, &channel, 1, timeout_ms, nullptr);
 }
 
-int pgwake_subscribe_many(pgwake* handle, const char* const* channels, size_t count, int timeout_ms,
+int pgwake_subscribe_many(pgwake_handle* handle, const char* const* channels, size_t count, int timeout_ms,
                           int* results) {
   last_error[0] = '\0';
   if (const int r = usable(handle); r != PGWAKE_OK) return r;
@@ -290,7 +290,7 @@ int pgwake_subscribe_many(pgwake* handle, const char* const* channels, size_t co
   });
 }
 
-int pgwake_unsubscribe(pgwake* handle, const char* channel) {
+int pgwake_unsubscribe(pgwake_handle* handle, const char* channel) {
   last_error[0] = '\0';
   if (const int r = usable(handle); r != PGWAKE_OK) return r;
   if (channel == nullptr) return fail(PGWAKE_INVALID, "a null pointer");
@@ -300,13 +300,13 @@ int pgwake_unsubscribe(pgwake* handle, const char* channel) {
   });
 }
 
-int pgwake_fd(pgwake* handle) {
+int pgwake_fd(pgwake_handle* handle) {
   last_error[0] = '\0';
   if (const int r = usable(handle); r != PGWAKE_OK) return r;
   return handle->worker->box().event_descriptor();
 }
 
-int pgwake_next(pgwake* handle, const pgwake_event** event, int timeout_ms) {
+int pgwake_next(pgwake_handle* handle, const pgwake_event** event, int timeout_ms) {
   last_error[0] = '\0';
   if (event != nullptr) *event = nullptr;
   if (const int r = usable(handle); r != PGWAKE_OK) return r;
@@ -318,7 +318,7 @@ int pgwake_next(pgwake* handle, const pgwake_event** event, int timeout_ms) {
   });
 }
 
-int pgwake_dispatch(pgwake* handle, pgwake_callback callback, void* user, size_t max, int timeout_ms) {
+int pgwake_dispatch(pgwake_handle* handle, pgwake_callback callback, void* user, size_t max, int timeout_ms) {
   last_error[0] = '\0';
   if (const int r = usable(handle); r != PGWAKE_OK) return r;
   if (callback == nullptr) return fail(PGWAKE_INVALID, "no callback");
@@ -339,7 +339,7 @@ int pgwake_dispatch(pgwake* handle, pgwake_callback callback, void* user, size_t
   });
 }
 
-int pgwake_get_state(pgwake* handle, pgwake_state* state) {
+int pgwake_get_state(pgwake_handle* handle, pgwake_state* state) {
   last_error[0] = '\0';
   if (const int r = usable(handle); r != PGWAKE_OK) return r;
   if (state == nullptr || state->size < sizeof state->size)

@@ -73,7 +73,8 @@ enum pgwake_event_kind {
                               say); it is subscribed no longer; `reason` says why */
 };
 
-typedef struct pgwake pgwake;
+/* One worker. (Not named pgwake: that is the C++ namespace.) */
+typedef struct pgwake_handle pgwake_handle;
 typedef struct pgwake_options pgwake_options;
 
 /*
@@ -133,14 +134,14 @@ PGWAKE_API int pgwake_option_info(size_t index, const char** name, const char** 
  * environment variable makes no sense. PGWAKE_SYSTEM: no descriptor or thread. *handle is NULL on every
  * error.
  */
-PGWAKE_API int pgwake_open(pgwake** handle, const pgwake_options* options);
+PGWAKE_API int pgwake_open(pgwake_handle** handle, const pgwake_options* options);
 
 /*
  * Ends everything and frees the handle: its subscriptions end, calls that wait elsewhere answer PGWAKE_CLOSED
  * (and must have returned before this one begins freeing; so it waits for them). In a forked child it frees
  * what is the child's and says nothing to hub or server. NULL is fine. Takes a few milliseconds at most.
  */
-PGWAKE_API void pgwake_close(pgwake* handle);
+PGWAKE_API void pgwake_close(pgwake_handle* handle);
 
 /*
  * After fork() every call on an inherited handle answers PGWAKE_FORKED in the child, whose copies of the
@@ -149,7 +150,7 @@ PGWAKE_API void pgwake_close(pgwake* handle);
  * queue. Ask pgwake_fd() again. One thread, before any other uses it. Errors as pgwake_open(); the handle
  * then stays forked. PGWAKE_INVALID: the handle is this process's own.
  */
-PGWAKE_API int pgwake_reopen(pgwake* handle);
+PGWAKE_API int pgwake_reopen(pgwake_handle* handle);
 
 /* ---- Channels
  * ----------------------------------------------------------------------------------------------- */
@@ -161,21 +162,21 @@ PGWAKE_API int pgwake_reopen(pgwake* handle);
  * before). PGWAKE_NACK: refused. While nobody serves, the policies `poll` and `none`, and `listener` without
  * a slot, answer PGWAKE_OK at once; a gap follows when somebody does.
  */
-PGWAKE_API int pgwake_subscribe(pgwake* handle, const char* channel, int timeout_ms);
+PGWAKE_API int pgwake_subscribe(pgwake_handle* handle, const char* channel, int timeout_ms);
 
 /*
  * The same for many channels, sent without waiting in between. `results` is NULL or has room for `count`
  * answers, one for each channel. Answers PGWAKE_OK if all are subscribed, else the first answer that is not;
  * those that are subscribed stay so.
  */
-PGWAKE_API int pgwake_subscribe_many(pgwake* handle, const char* const* channels, size_t count,
+PGWAKE_API int pgwake_subscribe_many(pgwake_handle* handle, const char* const* channels, size_t count,
                                      int timeout_ms, int* results);
 
 /*
  * Ends a subscription; waits for nobody. No event of that channel is handed out after it has returned, those
  * that waited included. A channel that is not subscribed is fine.
  */
-PGWAKE_API int pgwake_unsubscribe(pgwake* handle, const char* channel);
+PGWAKE_API int pgwake_unsubscribe(pgwake_handle* handle, const char* channel);
 
 /* ---- Events
  * ------------------------------------------------------------------------------------------------- */
@@ -185,14 +186,14 @@ PGWAKE_API int pgwake_unsubscribe(pgwake* handle, const char* channel);
  * (level-triggered). Only look at its readiness: never read, write or close it. The same for the handle's
  * whole life, until pgwake_reopen(). Negative: an error as above.
  */
-PGWAKE_API int pgwake_fd(pgwake* handle);
+PGWAKE_API int pgwake_fd(pgwake_handle* handle);
 
 /*
  * The next event; waits for it until the deadline. *event and what it points to are valid until the next call
  * of pgwake_next(), pgwake_dispatch() or pgwake_close() on this handle; so only one thread at a time may take
  * events. PGWAKE_TIMEOUT: none came (*event is NULL).
  */
-PGWAKE_API int pgwake_next(pgwake* handle, const pgwake_event** event, int timeout_ms);
+PGWAKE_API int pgwake_next(pgwake_handle* handle, const pgwake_event** event, int timeout_ms);
 
 /*
  * The same with a callback: waits until events are there, then calls `callback` for each of them, on this
@@ -201,7 +202,7 @@ PGWAKE_API int pgwake_next(pgwake* handle, const pgwake_event** event, int timeo
  * If it answers other than 0, no more are handed out this time.
  */
 typedef int (*pgwake_callback)(const pgwake_event* event, void* user);
-PGWAKE_API int pgwake_dispatch(pgwake* handle, pgwake_callback callback, void* user, size_t max,
+PGWAKE_API int pgwake_dispatch(pgwake_handle* handle, pgwake_callback callback, void* user, size_t max,
                                int timeout_ms);
 
 /* ---- What is going on
@@ -233,7 +234,7 @@ typedef struct pgwake_state {
   char hub[64];     /* the hub's UUID while connected to it, or "" */
 } pgwake_state;
 
-PGWAKE_API int pgwake_get_state(pgwake* handle, pgwake_state* state);
+PGWAKE_API int pgwake_get_state(pgwake_handle* handle, pgwake_state* state);
 
 /*
  * What the last call of this thread that failed had to say, for people; "" if there is nothing to say. Valid
