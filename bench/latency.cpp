@@ -1,0 +1,105 @@
+#include "bench/receivers.hpp"
+#include "bench/scenario.hpp"
+
+namespace pgwake::bench {
+namespace {
+
+const std::string channel = "bench";
+constexpr double repetition_seconds = 0.7;
+constexpr std::size_t least_samples = 20;
+
+// Publishes one notification after another, each when the last receiver has the one before.
+class publisher {
+ public:
+  explicit publisher(const std::string& conninfo) : conn_(connect_postgres(conninfo)) {
+    PQsetnonblocking(conn_, 1);
+  }
+  ~publisher() { PQfinish(conn_); }
+  publisher(const publisher&) = delete;
+  publisher& operator=(const publisher&) = delete;
+
+  // p50 and p99 of NOTIFY to the last receiver, in microseconds.
+  std::vector<double> run(receivers& all) {
+    std::vector<double> samples;
+    all.watch(PQsocket(conn_), [this] { consume(); });
+    all.restart();
+    const auto begin = steady::now();
+    while (samples.size() < least_samples || since(begin) < repetition_seconds) {
+      const auto sent = steady::now();
+      busy_ = true;
+      const auto sql = "NOTIFY \"" + channel + "\", '" + std::to_string(samples.size()) + "'";
+      if (PQsendQuery(conn_, sql.c_str()) == 0) throw std::runtime_error(PQerrorMessage(conn_));
+      all.await_each(samples.size() + 1);
+      samples.push_back(since(sent) * 1e6);
+      while (busy_) all.turn(1000);
+    }
+    all.unwatch(PQsocket(conn_));
+    return {percentile(samples, 0.5), percentile(samples, 0.99)};
+  }
+
+ private:
+  void consume() {
+    if (PQconsumeInput(conn_) == 0) throw std::runtime_error(PQerrorMessage(conn_));
+    while (busy_ && PQisBusy(conn_) == 0) {
+      PGresult* result = PQgetResult(conn_);
+      if (result == nullptr) busy_ = false;
+      PQclear(result);
+    }
+  }
+
+  PGconn* conn_;
+  bool busy_ = false;
+};
+
+std::optional<bar> bar_for(std::size_t n) {
+  switch (n) {
+    case 1:
+      return at_most(1.15);
+    case 8:
+      return at_most(0.80);
+    case 128:
+      return at_most(0.25);
+    case 512:
+      return at_most(0.15);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void run_latency(context& c) {
+  const auto hub = c.servers.make_hub();
+  direct_sessions direct(c.servers.direct_database());
+  publisher to_hub(c.servers.hub_database());
+  publisher to_direct(c.servers.direct_database());
+  for (const std::size_t n : {1U, 8U, 32U, 128U, 512U}) {
+    if (c.quick && !bar_for(n)) continue;
+    frame_workers workers(hub->socket(), n, {channel});
+    receivers by_hub;
+    workers.add_to(by_hub);
+    direct.listen(n, channel);
+    receivers by_direct;
+    direct.add_to(by_direct, n);
+    const std::vector<contestant> all = {
+        {"pgwake",
+         [&] {
+           direct.listen(0, channel);
+           return to_hub.run(by_hub);
+         }},
+        {"direct",
+         [&] {
+           direct.listen(n, channel);
+           return to_direct.run(by_direct);
+         }},
+    };
+    const auto values = interleave(c, all);
+    const auto variant = std::to_string(n) + (n == 1 ? " receiver" : " receivers");
+    auto p50 = compared("latency", variant, "p50", "us", all, values, 0);
+    p50.wanted = bar_for(n);
+    c.out.add(std::move(p50));
+    c.out.add(compared("latency", variant, "p99", "us", all, values, 1));
+  }
+}
+
+}  // namespace pgwake::bench
