@@ -6,7 +6,11 @@
 #   *-dbgsym        debug symbols of each
 set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc)
 
-# Debian Policy 12.5 and 12.7: each package has its license and the changelog.
+# Who answers for packages built from here: whoever builds them.
+set(PGWAKE_PACKAGE_CONTACT "pgwake developers <pgwake@example.org>" CACHE STRING "Maintainer of the Debian packages")
+set(release 1)
+
+# Debian Policy 12.5: each package has its license, which LICENSE holds in plain text.
 file(STRINGS ${PROJECT_SOURCE_DIR}/LICENSE license)
 list(POP_FRONT license)  # the name
 list(POP_FRONT license holder gap)
@@ -25,37 +29,53 @@ foreach(line IN LISTS license)
   string(APPEND copyright " ${line}\n")
 endforeach()
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/copyright "${copyright}")
-find_program(GZIP gzip)
-set(changelog ${CMAKE_CURRENT_BINARY_DIR}/changelog.gz)
-add_custom_command(OUTPUT ${changelog} COMMAND ${GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md > ${changelog}
-  DEPENDS ${PROJECT_SOURCE_DIR}/CHANGELOG.md VERBATIM)
-add_custom_target(packages-changelog ALL DEPENDS ${changelog})
+
+# Policy 12.7 and 4.4: what changed upstream, and Debian's own form of a changelog, which points there.
+string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH counts
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/changelog.Debian "pgwake (${PROJECT_VERSION}-${release}) unstable; urgency=medium
+
+  * Built from upstream's source; changelog.gz says what changed.
+
+ -- ${PGWAKE_PACKAGE_CONTACT}  ${today}
+")
+find_program(GZIP gzip REQUIRED)
+set(changelogs ${CMAKE_CURRENT_BINARY_DIR}/changelog.gz ${CMAKE_CURRENT_BINARY_DIR}/changelog.Debian.gz)
+add_custom_command(OUTPUT ${changelogs}
+  COMMAND ${GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md > changelog.gz
+  COMMAND ${GZIP} -9nkf changelog.Debian
+  DEPENDS ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${CMAKE_CURRENT_BINARY_DIR}/changelog.Debian VERBATIM)
+add_custom_target(changelogs ALL DEPENDS ${changelogs})
+
 set(packages_of_components pgwaked pgwaked runtime libpgwake1 development libpgwake-dev)
 while(packages_of_components)
   list(POP_FRONT packages_of_components component package)
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/copyright ${changelog} DESTINATION ${doc}/${package} COMPONENT ${component})
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/copyright ${changelogs} DESTINATION ${doc}/${package}
+    COMPONENT ${component})
 endwhile()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME pgwake)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "pgwake developers <pgwake@localhost>")
+set(CPACK_PACKAGE_CONTACT "${PGWAKE_PACKAGE_CONTACT}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # else it stands before every package's own
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL pgwaked runtime development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)
+set(CPACK_DEBIAN_PACKAGE_RELEASE ${release})
+set(CPACK_DEBIAN_PACKAGE_SOURCE pgwake)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)
+set(CPACK_POST_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/finish-packages.cmake)
 
 set(CPACK_DEBIAN_PGWAKED_PACKAGE_NAME pgwaked)
 set(CPACK_DEBIAN_PGWAKED_PACKAGE_SECTION database)
 set(CPACK_DEBIAN_PGWAKED_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PGWAKED_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers | systemd-sysusers")
 set(CPACK_DEBIAN_PGWAKED_PACKAGE_SUGGESTS "postgresql-client")
-set(CPACK_COMPONENT_PGWAKED_DESCRIPTION "one LISTEN connection per host for PostgreSQL
+set(CPACK_DEBIAN_PGWAKED_DESCRIPTION "one LISTEN connection per host for PostgreSQL
 pgwaked holds the one LISTEN connection of a host and passes notifications on
 to any number of local processes over a Unix socket. Subscriptions are
 acknowledged once LISTEN is committed, and what may have been missed is
@@ -69,16 +89,17 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS pgwaked)
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "client library of pgwake, for PostgreSQL notifications
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_SOURCE_DIR}/debian/libpgwake1/triggers)
+set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "client library for the PostgreSQL notification hub pgwaked
 It receives notifications from the host's pgwaked, and from a PostgreSQL
 connection of its own while that is away; what may have been missed is
 announced.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libpgwake-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libpgwake1 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libpgwake1 (= ${PROJECT_VERSION}-${release})")
 set(CPACK_DEBIAN_DEVELOPMENT_DEBUGINFO_PACKAGE OFF)
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "client library of pgwake (development files)
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "client library for the PostgreSQL notification hub pgwaked (development)
 Headers for C and C++, and packages for CMake and pkg-config.")
 
 include(CPack)
