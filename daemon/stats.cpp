@@ -35,6 +35,7 @@ class stats_writer {
     workers();
     channels();
     totals();
+    limits();
     flag("truncated", level_.max_rows != SIZE_MAX || !level_.channels_of_workers);
     w_.EndObject();
     return {buffer_.GetString(), buffer_.GetSize()};
@@ -224,6 +225,18 @@ class stats_writer {
     number("unknown_frames", engine_.counts().unknown_frames);
     number("protocol_errors", engine_.counts().protocol_errors);
     number("outbox_bytes", h.outbox_bytes());
+    w_.EndObject();
+  }
+
+  void limits() {
+    const auto& s = engine_.settings();
+    w_.Key("limits");
+    w_.StartObject();
+    number("max_workers", s.max_workers);
+    number("max_channels", s.limits.max_channels);
+    number("outbox_max_bytes", s.limits.outbox_max_bytes);
+    number("outbox_max_frames", s.limits.outbox_max_frames);
+    number("outbox_total_max_bytes", s.limits.outbox_total_max_bytes);
     w_.EndObject();
   }
 

@@ -130,6 +130,10 @@ std::optional<hub_status> parse_status(std::string_view json) {
   from.read("truncated", out.truncated);
   if (const auto* v = from.find("upstream")) read(object(*v), out.upstream);
   if (const auto* v = from.find("totals")) read(object(*v), out.totals);
+  if (const auto* v = from.find("limits")) {
+    object(*v).read("max_workers", out.max_workers);
+    object(*v).read("max_channels", out.max_channels);
+  }
   from.each("workers", [&](const object& o) { out.workers.push_back(read_worker(o)); });
   from.each("channels", [&](const object& o) { out.channels.push_back(read_channel(o)); });
   return out;

@@ -52,6 +52,7 @@ struct hub_status {
   std::vector<worker> workers;
   std::vector<channel> channels;
   totals_of_run totals;
+  std::uint64_t max_workers = 0, max_channels = 0;  // the hub's limits
   bool truncated = false;  // not every worker or channel is listed
 };
 
