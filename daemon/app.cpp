@@ -94,8 +94,10 @@ engine::config engine_config(const settings& s, std::uint64_t nofile) {
   c.limits.heartbeat = s.heartbeat;
   c.queue_template = s.queue_template;
   c.frame_deadline = s.frame_deadline;
-  c.max_workers =
-      std::min(s.max_workers, nofile > 2 * reserved_descriptors ? nofile - reserved_descriptors : nofile / 2);
+  const auto reserved =
+      reserved_descriptors +
+      (s.metrics_listen.kind == metrics_address::family::off ? 0 : metrics_server::descriptors);
+  c.max_workers = std::min(s.max_workers, nofile > 2 * reserved ? nofile - reserved : nofile / 2);
   for (const auto& rule : s.allow) c.allow.push_back(admission_of(rule));
   c.version = PGWAKE_VERSION_STRING;
   return c;
@@ -129,6 +131,7 @@ int app::run() {
   std::signal(SIGPIPE, SIG_IGN);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number);
   open_socket();
+  open_metrics();
   for (const auto& w : loaded_.warnings) log_.warning("configuration", w);
   if (engine_.settings().max_workers < loaded_.values.max_workers)
     log_.warning("max_workers lowered",
@@ -155,6 +158,19 @@ void app::open_socket() {
   if (activated_ && !(loaded_.is_default("socket_mode") && loaded_.is_default("socket_group")))
     log_.warning("socket_mode and socket_group not used",
                  "what_to_do=\"the socket was passed: set SocketMode= and SocketGroup= in the socket unit\"");
+}
+
+void app::open_metrics() {
+  if (loaded_.values.metrics_listen.kind == metrics_address::family::off) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto start = std::chrono::duration<double>(now).count();
+  metrics_server::content content;
+  content.metrics = [this, start](metrics_format format) {
+    return metrics_text({engine_, steady::now(), started_, refused_, figures_of_this_process(start)}, format);
+  };
+  content.unhealthy = [this] { return unhealthy_because(engine_); };
+  metrics_.emplace(loop_.get_executor(), log_, loaded_.values, std::move(content));
+  metrics_->start();
 }
 
 void app::wait_signal() {
@@ -367,6 +383,7 @@ void app::janitor() {
       log_.error("cannot bind again", e.what());
     }
   }
+  if (metrics_ && !stopping_) metrics_->look();
   manager_.status(summary());
   manager_.beat();
   check_drained();
@@ -427,6 +444,7 @@ void app::finish() {
   settle();
   for (const auto& [id, io] : workers_) io->close();
   workers_.clear();
+  if (metrics_) metrics_->stop();
   loop_.stop();
 }
 

@@ -10,6 +10,7 @@
 #include "common/pg/session.hpp"
 #include "daemon/acceptor.hpp"
 #include "daemon/engine.hpp"
+#include "daemon/metrics_server.hpp"
 #include "daemon/options.hpp"
 #include "daemon/service_manager.hpp"
 #include "daemon/worker_io.hpp"
@@ -55,6 +56,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void on_timer();
   void janitor();
   void on_signal(int number);
+  void open_metrics();
   void wait_signal();
   void open_socket();
   std::string summary() const;
@@ -78,6 +80,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   service_manager manager_;
   socket_file socket_file_;
   acceptor acceptor_;
+  std::optional<metrics_server> metrics_;
   pgwake::pg::connector connector_{loop_.get_executor()};
   std::shared_ptr<pgwake::pg::session> session_;
   std::unordered_map<worker_id, std::shared_ptr<worker_io>> workers_;

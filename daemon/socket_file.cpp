@@ -73,7 +73,7 @@ void socket_file::lock() {
   std::string who(buffer, n > 0 ? static_cast<std::size_t>(n) : 0);
   while (!who.empty() && who.back() == '\n') who.pop_back();
   fail("another hub serves " + settings_.path + (who.empty() ? "" : " (pid " + who + ")") +
-       "; stop it, or give this one another --socket");
+       "; stop it, or give this one another " + settings_.option);
 }
 
 unique_fd socket_file::bind() {
@@ -82,8 +82,8 @@ unique_fd socket_file::bind() {
   struct stat s {};
   if (lstat(path, &s) == 0) {
     if (!S_ISSOCK(s.st_mode))
-      fail(settings_.path +
-           " exists and is no socket; it was left alone: remove it, or give another --socket");
+      fail(settings_.path + " exists and is no socket; it was left alone: remove it, or give another " +
+           settings_.option);
     if (answers(address)) fail("another server answers on " + settings_.path + "; it was left alone");
     if (unlink(path) != 0) fail_errno("cannot remove the stale socket " + settings_.path);
   }

@@ -31,6 +31,7 @@ class socket_file {
     std::string path;
     unsigned mode = 0660;
     std::optional<gid_t> group;
+    std::string option = "--socket";  // where the operator gave the path, for error messages
   };
 
   explicit socket_file(settings s) : settings_(std::move(s)) {}
