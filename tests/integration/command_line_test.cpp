@@ -43,7 +43,7 @@ TEST_CASE(
     std::vector<std::pair<std::string, std::string>> env = {};
   };
   const std::vector<wrong> cases = {
-      {{}, {"run"}},
+      {{}, {"--help"}},
       {{"rum"}, {"rum", "run"}},
       {{"run", "--sokcet", "/tmp/x"}, {"--sokcet", "--socket"}},
       {{"run", "extra"}, {"extra"}},
@@ -150,6 +150,7 @@ TEST_CASE("section 9: run exits with 0 when stopped, and takes its socket along"
 TEST_CASE("section 9, case 31: a stop is told to workers, waits for them up to drain_grace, and no longer") {
   rig r({.arguments = {"--drain-grace", "1s"}});
   auto modern = r.worker();
+  modern.subscribe("c");
   auto old = r.v0();
   old.sub("c");
   old.expect("ack", "c");

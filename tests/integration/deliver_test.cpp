@@ -1,11 +1,12 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <atomic>
+#include <list>
 #include <map>
 #include <thread>
 
 #include "integration/rig.hpp"
+#include "support/background.hpp"
 
 using namespace pgwake::test;
 
@@ -27,10 +28,10 @@ TEST_CASE("D1: ephemeral wakes come in commit order across channels, exactly onc
     worker.subscribe(channel);
     direct.exec(std::string("LISTEN ") + channel);
   }
-  std::vector<std::thread> publishers;
+  std::list<background> publishers;
   const int each = 1000;
   for (int p = 0; p < 3; ++p)
-    publishers.emplace_back([&r, p] {
+    publishers.emplace_back([&r, p](const auto&) {
       auto to = r.publisher();
       for (int i = 0; i < each; i += 5)
         to.exec("BEGIN; NOTIFY a, '" + std::to_string(p) + "-" + std::to_string(i) + "'; NOTIFY b, '" +
@@ -105,12 +106,13 @@ TEST_CASE("D3: a worker too far behind is evicted, named in the log, and harms n
   slow.subscribe("c");
   quick.subscribe("c");
   auto publisher = r.publisher();
+  // In steps that the quick one keeps up with.
   const int total = by_bytes ? 400 : 20000;
-  std::thread reading([&] {
-    for (int i = 1; i <= total; ++i) quick.expect("wake", "c", 10s);
-  });
-  publish(publisher, "c", 1, total, by_bytes ? 7000 : 0);
-  reading.join();
+  const int step = total / 40;
+  for (int first = 1; first <= total; first += step) {
+    publish(publisher, "c", first, first + step - 1, by_bytes ? 7000 : 0);
+    for (int i = 0; i < step; ++i) quick.expect("wake", "c");
+  }
   CHECK(quick.until_pong().empty());
   CHECK(slow.closed());
   CHECK(r.hub().child().wait_for_err("evicted", 2s));
@@ -221,8 +223,7 @@ TEST_CASE("D7, case 41: a worker that asks without reading is no longer read, an
   auto other = r.worker();
   other.subscribe("c");
   const long before = r.hub().child().rss_kib();
-  std::atomic<bool> stop = false;
-  std::thread asking([&] {
+  background asking([&](const auto& stop) {
     try {
       std::string burst;
       for (int i = 0; i < 100; ++i)
@@ -239,10 +240,9 @@ TEST_CASE("D7, case 41: a worker that asks without reading is no longer read, an
   }
   CHECK(r.hub().child().rss_kib() - before < 4096);
   // Once it reads it is served.
-  stop = true;
   std::size_t answers = 0;
   while (greedy.next(500ms)) ++answers;
-  asking.join();
+  asking.stop();
   CHECK(answers > 1000);
   CHECK_FALSE(greedy.at_end());
 }
@@ -274,6 +274,7 @@ TEST_CASE("D8: past the total of all outboxes the fullest worker goes first") {
   auto publisher = r.publisher();
   publish(publisher, "c", 1, 350, 7000);
   publish(publisher, "d", 1, 200, 7000);
+  CHECK(r.hub().child().wait_for_err("evicted", 3s));  // before either reads
   CHECK(fullest.closed());
   for (int i = 0; i < 200; ++i) other.expect("wake", "d");
   CHECK(other.until_pong().empty());

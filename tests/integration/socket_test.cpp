@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "integration/rig.hpp"
+#include "support/background.hpp"
 #include "support/worker_pool.hpp"
 
 using namespace pgwake::test;
@@ -48,9 +49,8 @@ run_result run_hub(const std::string& socket, std::vector<std::string> more = {}
 TEST_CASE("K1: the socket has its mode from its first instant, whatever the umask (case 26)") {
   const temp_dir directory;
   const std::string path = directory / "s";
-  std::atomic<bool> stop = false;
   std::atomic<mode_t> seen = 0;
-  std::thread watching([&] {
+  background watching([&](const auto& stop) {
     while (!stop) seen = seen | (mode_of(path) & 0777);
   });
   auto options = on_socket(path);
@@ -60,8 +60,7 @@ TEST_CASE("K1: the socket has its mode from its first instant, whatever the umas
       const hub_daemon hub(options);
       CHECK((mode_of(path) & 0777) == 0660);
     }
-    stop = true;
-    watching.join();
+    watching.stop();
     CHECK(seen == 0660);
   }
   SECTION("configured") {
@@ -70,8 +69,7 @@ TEST_CASE("K1: the socket has its mode from its first instant, whatever the umas
       const hub_daemon hub(options);
       CHECK((mode_of(path) & 0777) == 0600);
     }
-    stop = true;
-    watching.join();
+    watching.stop();
     CHECK(seen == 0600);
   }
 }

@@ -107,10 +107,10 @@ TEST_CASE("S4: in a LATIN1 database a name that converts works, one that does no
 
 TEST_CASE("S4: in an EUC_TW database a name that the server cuts is nacked and not listened to") {
   rig r({.arguments = {"--unlisten-linger", "0s"}, .encoding = "EUC_TW", .through_proxy = true});
-  // U+4E04 takes three bytes in UTF-8 and four in EUC_TW: 20 of them fit 63 bytes only before the conversion.
+  // U+4E0C takes three bytes in UTF-8 and four in EUC_TW: 20 of them fit 63 bytes only before the conversion.
   const auto wide = [](int count) {
     std::string name;
-    for (int i = 0; i < count; ++i) name += "\xE4\xB8\x84";
+    for (int i = 0; i < count; ++i) name += "\xE4\xB8\x8C";
     return name;
   };
   auto other = r.worker();

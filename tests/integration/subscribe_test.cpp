@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
 
 #include "integration/rig.hpp"
+#include "support/background.hpp"
 
 using namespace pgwake::test;
 
@@ -242,8 +242,7 @@ TEST_CASE("case 7: a stream on one channel is not delayed by subs and unsubs of 
   rig r({.arguments = {"--unlisten-linger", "0s"}});
   auto reader = r.worker();
   reader.subscribe("q1");
-  std::atomic<bool> stop = false;
-  std::thread churn([&] {
+  background churn([&](const auto& stop) {
     auto worker = r.worker();
     for (int i = 0; i < 1000 && !stop; ++i) {
       worker.subscribe("q2", 10s);
@@ -261,8 +260,7 @@ TEST_CASE("case 7: a stream on one channel is not delayed by subs and unsubs of 
   const auto published = clock::now();
   for (int i = 0; i < total; ++i) reader.expect_wake("q1", std::to_string(i));
   const auto late = std::chrono::duration_cast<milliseconds>(clock::now() - published);
-  stop = true;
-  churn.join();
+  churn.stop();
   CHECK(late < 100ms);
 }
 

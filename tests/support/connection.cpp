@@ -39,6 +39,9 @@ connection::connection(const std::string& conninfo) {
     PQfinish(conn_);
     throw sql_error(message, "");
   }
+  // Tests are written in UTF-8; a SQL_ASCII database takes bytes as they are.
+  const char* encoding = PQparameterStatus(conn_, "server_encoding");
+  if (encoding != nullptr && std::string_view(encoding) != "SQL_ASCII") PQsetClientEncoding(conn_, "UTF8");
   PQsetNoticeProcessor(
       conn_, [](void*, const char*) {}, nullptr);
 }

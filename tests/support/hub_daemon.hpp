@@ -26,7 +26,7 @@ struct hub_options {
   std::vector<std::string> unset{};
   readiness until = readiness::healthy;  ///< the constructor waits for this, or throws with the log
   std::string socket{};                  ///< default: one in a directory of its own
-  std::vector<std::string> wrapper{};                    ///< a command in front of it that execs its arguments
+  std::vector<std::string> wrapper{};    ///< a command in front of it that execs its arguments
   std::optional<unsigned> mask{};
   std::optional<unsigned> max_descriptors{};
 };
