@@ -210,6 +210,12 @@ result<std::string, hub_failure> hub_client::stats() {
   return result<std::string, hub_failure>(boost::system::in_place_value, std::move(answer->json));
 }
 
+std::uint32_t hub_client::server_uid() const {
+  ucred who{};
+  socklen_t size = sizeof who;
+  return getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.uid : UINT32_MAX;
+}
+
 result<control_answer, hub_failure> hub_client::control(const control_request& wish) {
   const auto until = steady::now() + patience_;
   if (const auto sent = send(wish, until); !sent) return sent.error();

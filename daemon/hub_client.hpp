@@ -42,6 +42,8 @@ class hub_client {
 
   const pgwake::welcome& welcomed() const { return welcome_; }
   const std::string& path() const { return path_; }
+  // Whose the listening socket is, by SO_PEERCRED.
+  std::uint32_t server_uid() const;
 
  private:
   using deadline = std::chrono::steady_clock::time_point;

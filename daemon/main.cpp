@@ -6,6 +6,7 @@
 
 #include "daemon/command_line.hpp"
 #include "daemon/control.hpp"
+#include "daemon/doctor.hpp"
 #include "daemon/run.hpp"
 #include "daemon/status.hpp"
 
@@ -45,6 +46,27 @@ void add_control(CLI::App& app, control_options& into) {
   control->footer("Exit code: 0 done, 1 refused, 2 wrong usage, 3 not running.");
 }
 
+void add_doctor(CLI::App& app, doctor_options& into) {
+  constexpr std::array<std::string_view, 9> names = {
+      "config",          "database",     "database_file",       "socket", "max_workers", "application_name",
+      "connect_timeout", "socket_group", "allow_session_pooler"};
+  auto* doctor = app.add_subcommand("doctor", "Check the whole chain, and say what to do about each trouble");
+  add_options(*doctor, into.given, names);
+  doctor->add_flag("--json", into.json, "Print the report as one JSON object");
+  doctor
+      ->add_option("--queue-threshold", into.queue_threshold,
+                   "Warn when this part of PostgreSQL's notify queue is in use [10]")
+      ->type_name("PERCENT");
+  doctor
+      ->add_option(
+          "--fallback-limit", into.fallback_limit,
+          "The workers' fallback_limit, for the connection budget [PGWAKE_FALLBACK_LIMIT, else none]")
+      ->type_name("NUMBER");
+  doctor->footer(
+      "Give it what the hub is given: --config FILE, or --database. It opens two short connections.\n"
+      "Exit code: 0 all good, 1 a warning, 2 a failure.");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -58,6 +80,8 @@ int main(int argc, char** argv) {
   auto* run = app.add_subcommand("run", "Run the daemon in the foreground; logs go to stderr");
   add_options(*run, run_values);
   add_status(app, status);
+  doctor_options doctor;
+  add_doctor(app, doctor);
   control_options control;
   add_control(app, control);
   auto* config = app.add_subcommand("config", "Show the effective settings and where each came from");
@@ -68,6 +92,7 @@ int main(int argc, char** argv) {
   std::cerr << outcome.err;
   if (!outcome.go_on) return outcome.exit_code;
   if (app.got_subcommand("run")) return run_command(run_values);
+  if (app.got_subcommand("doctor")) return doctor_command(doctor);
   if (app.got_subcommand("control")) return control_command(control);
   if (app.got_subcommand("status")) return status_command(status);
   return config_command(config_values);

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/pg/conninfo.hpp"
+#include "common/pg/handle.hpp"
+#include "common/time.hpp"
+
+// A short-lived blocking connection, for commands that look at a server. Never used by the daemon or the
+// client.
+namespace pgwake::pg {
+
+struct query_failure {
+  std::string sqlstate;  // empty: not the server's own error
+  std::string message;   // PostgreSQL's or libpq's words, one line
+  bool timed_out = false;
+};
+
+// One entry of a connection string's host list, all defaults filled in.
+struct host_entry {
+  std::string host;  // name, address, or a socket directory
+  std::string hostaddr;
+  std::string port;
+  bool is_directory() const { return hostaddr.empty() && (host.starts_with('/') || host.starts_with('@')); }
+};
+
+// What libpq makes of the settings, service file and environment included, without connecting.
+struct target {
+  std::vector<host_entry> hosts;
+  std::string user, database, sslmode, sslrootcert;
+  std::string fault;  // set: libpq cannot use the settings at all
+};
+target target_of(const connect_settings& settings);
+
+struct tls_state {
+  bool in_use = false;
+  std::string protocol, cipher;  // `TLSv1.3`
+  // Of the server's certificate, where the TLS library tells; negative: it has expired.
+  std::optional<std::int64_t> expires_in_s;
+};
+
+class blocking_session {
+ public:
+  // To one host of the target, whatever role it has there; verification of certificates as the settings say.
+  static boost::system::result<blocking_session, query_failure> open(const connect_settings& settings,
+                                                                     const host_entry& host, millis patience);
+
+  using row = std::vector<std::optional<std::string>>;
+  using rows = std::vector<row>;
+  // A simple query; the last statement's rows. After a timeout the session is of no more use.
+  boost::system::result<rows, query_failure> query(const std::string& sql, millis patience);
+
+  struct notification {
+    std::string channel, payload;
+    int pid;
+  };
+  std::optional<notification> next_notification(millis patience);
+
+  int backend_pid() const { return PQbackendPID(conn_.get()); }  // as libpq was told; a pooler makes it up
+  int server_version() const { return PQserverVersion(conn_.get()); }
+  tls_state tls() const;
+  std::string quoted(std::string_view name) const;  // as an identifier
+
+ private:
+  explicit blocking_session(handle conn) : conn_(std::move(conn)) {}
+  bool wait(short events, steady_time until);
+  query_failure server_failure(const PGresult* result) const;
+
+  handle conn_;
+};
+
+// Looks at a server's certificate without trusting it: TLS is begun and broken off before anything is said.
+tls_state look_at_certificate(const connect_settings& settings, const host_entry& host, millis patience);
+
+}  // namespace pgwake::pg

@@ -1,0 +1,207 @@
+#include "daemon/doctor_collect.hpp"
+
+#include <grp.h>
+#include <netdb.h>
+#include <pwd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "common/redact.hpp"
+#include "daemon/doctor_session.hpp"
+#include "daemon/options.hpp"
+
+namespace pgwaked {
+
+using namespace pgwake;
+using steady = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::chrono::seconds hub_patience{3};
+constexpr std::size_t most_hosts = 8;
+
+std::string name_of_user(uid_t id) {
+  const auto* entry = getpwuid(id);
+  return entry != nullptr ? entry->pw_name : std::to_string(id);
+}
+
+std::string name_of_group(gid_t id) {
+  const auto* entry = getgrgid(id);
+  return entry != nullptr ? entry->gr_name : std::to_string(id);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+// Settings that make no sense are a finding; the other checks go on with what can be used of them.
+void take_settings(const doctor_options& options, doctor_facts& out) {
+  const auto world = real_surroundings();
+  auto all = load(options.given, world);
+  if (!all) {
+    out.settings_error = all.error().message;
+    constexpr std::array<std::string_view, 5> needed = {"socket", "database", "database_file",
+                                                        "connect_timeout", "application_name"};
+    all = load(options.given, world, {needed, false});
+  }
+  if (!all) return;
+  out.configured = std::move(all->values);
+  out.settings_warnings = std::move(all->warnings);
+}
+
+template <typename Number>
+bool read_number(const std::string& text, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+void take_numbers(const doctor_options& options, doctor_facts& out) {
+  if (!options.queue_threshold.empty()) {
+    double per_cent = 0;
+    if (read_number(options.queue_threshold, per_cent) && per_cent > 0 && per_cent <= 100)
+      out.queue_threshold = per_cent / 100;
+    else
+      out.settings_error = "--queue-threshold: write a number of per cent above 0 and up to 100, such as 10";
+  }
+  std::string limit = options.fallback_limit;
+  if (const char* variable = std::getenv("PGWAKE_FALLBACK_LIMIT"); limit.empty() && variable != nullptr)
+    limit = variable;
+  if (limit.empty()) return;
+  std::uint64_t number = 0;
+  if (read_number(limit, number))
+    out.fallback_limit = number;
+  else
+    out.settings_error = "fallback_limit: write a whole number";
+}
+
+void look_at_hub(doctor_facts& out) {
+  auto& s = out.socket;
+  s.path = out.configured.socket;
+  if (struct stat is{}; stat(s.path.c_str(), &is) == 0) {
+    s.exists = true;
+    s.is_socket = S_ISSOCK(is.st_mode);
+    s.mode = is.st_mode & 07777U;
+    s.owner = name_of_user(is.st_uid);
+    s.group = name_of_group(is.st_gid);
+  }
+  auto hub = hub_client::open(s.path, "pgwaked doctor", hub_patience);
+  if (!hub) {
+    s.failure = hub.error();
+    return;
+  }
+  const auto json = hub->stats();
+  if (!json) {
+    s.failure = json.error();
+    return;
+  }
+  if (auto status = parse_status(*json))
+    out.hub = doctor_facts::hub_look{std::move(*status), hub->server_uid(), name_of_user(hub->server_uid())};
+}
+
+// The hard limit of the hub's process, to which it raises its own; where that cannot be seen, ours.
+std::uint64_t descriptors_of(const std::optional<doctor_facts::hub_look>& hub) {
+  if (hub) {
+    std::ifstream in("/proc/" + std::to_string(hub->status.pid) + "/limits");
+    for (std::string line; std::getline(in, line);) {
+      constexpr std::string_view title = "Max open files";
+      if (!line.starts_with(title)) continue;
+      const auto soft = line.find_first_not_of(' ', title.size());
+      std::uint64_t number = 0;
+      std::from_chars(line.data() + soft, line.data() + line.size(), number);
+      if (number > 0) return number;
+    }
+  }
+  rlimit own{};
+  return getrlimit(RLIMIT_NOFILE, &own) == 0 ? own.rlim_max : 0;
+}
+
+void resolve(doctor_facts::server_look& s) {
+  if (s.host.is_directory()) return;
+  const auto& name = s.host.hostaddr.empty() ? s.host.host : s.host.hostaddr;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const auto begin = steady::now();
+  const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
+  s.resolve_ms = std::chrono::duration_cast<millis>(steady::now() - begin).count();
+  if (error != 0) {
+    s.resolve_error = gai_strerror(error);
+    return;
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  for (const auto* a = found; a != nullptr; a = a->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    if (getnameinfo(a->ai_addr, a->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0)
+      s.addresses.emplace_back(text.data());
+  }
+}
+
+void look_at_servers(const pg::connect_settings& how, const std::string& conninfo, doctor_facts& out) {
+  const auto target = pg::target_of(how);
+  out.target_fault = hide_secrets_in(target.fault, conninfo);
+  out.user = target.user;
+  out.database = target.database;
+  out.sslmode = target.sslmode;
+  if (!target.fault.empty()) return;
+  std::optional<pg::blocking_session> chosen;
+  std::size_t chosen_at = 0;
+  for (const auto& host : target.hosts) {
+    if (out.servers.size() == most_hosts) break;
+    auto& s = out.servers.emplace_back();
+    s.host = host;
+    resolve(s);
+    if (!s.resolve_error.empty()) continue;
+    auto session = pg::blocking_session::open(how, host, how.connect_timeout);
+    if (!session) {
+      s.failure = session.error();
+      s.failure->message = hide_secrets_in(s.failure->message, conninfo);
+      if (s.failure->message.find("certificate") != std::string::npos)
+        s.tls = pg::look_at_certificate(how, host, how.connect_timeout);
+      continue;
+    }
+    s.tls = session->tls();
+    s.in_recovery = in_recovery(*session);
+    const bool primary = s.in_recovery == false;
+    const bool have_primary = chosen && out.servers[chosen_at].in_recovery == false;
+    if (chosen && (have_primary || !primary)) continue;
+    chosen.emplace(std::move(*session));
+    chosen_at = out.servers.size() - 1;
+  }
+  if (chosen) out.session = look_through(*chosen, how, out.servers[chosen_at], out);
+}
+
+}  // namespace
+
+doctor_facts collect(const doctor_options& options) {
+  doctor_facts out;
+  out.version = PGWAKE_VERSION_STRING;
+  out.this_host = host_name();
+  out.our_uid = geteuid();
+  take_settings(options, out);
+  take_numbers(options, out);
+  look_at_hub(out);
+  out.descriptors = descriptors_of(out.hub);
+  const auto conninfo = read_database(out.configured, real_surroundings());
+  if (!conninfo) {
+    if (out.settings_error.empty()) out.settings_error = conninfo.error().message;
+    return out;
+  }
+  out.conninfo_shown = hide_password(*conninfo);
+  pg::connect_settings how;
+  how.conninfo = *conninfo;
+  how.application_name = "pgwake-doctor@" + out.this_host;
+  how.connect_timeout = out.configured.connect_timeout;
+  look_at_servers(how, *conninfo, out);
+  return out;
+}
+
+}  // namespace pgwaked

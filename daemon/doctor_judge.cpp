@@ -1,0 +1,164 @@
+// The verdicts, check by check, in the order of the chain from settings to budget.
+#include <algorithm>
+#include <cmath>
+
+#include "daemon/doctor_checks.hpp"
+#include "daemon/status_text.hpp"
+#include "daemon/terminal_text.hpp"
+
+namespace pgwaked {
+namespace doctor {
+
+std::string number(double value) {
+  auto text = std::to_string(std::round(value * 100) / 100);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+std::string counted(std::int64_t n, const char* thing) {
+  return grouped(static_cast<std::uint64_t>(std::max<std::int64_t>(0, n))) + " " + thing +
+         (n == 1 ? "" : "s");
+}
+
+finding ok(const char* check, std::string found) { return {check, verdict::ok, std::move(found), ""}; }
+finding warn(const char* check, std::string found, std::string advice) {
+  return {check, verdict::warning, std::move(found), std::move(advice)};
+}
+finding fail(const char* check, std::string found, std::string advice) {
+  return {check, verdict::failure, std::move(found), std::move(advice)};
+}
+
+void judge_settings(const doctor_facts& f, doctor_report& out) {
+  if (!f.settings_error.empty())
+    return out.findings.push_back(
+        fail("settings", f.settings_error,
+             "correct it; `pgwaked config` shows every setting and where it comes from"));
+  if (!f.target_fault.empty())
+    return out.findings.push_back(
+        fail("settings", "libpq cannot use the connection string: " + f.target_fault,
+             "correct `database`; docs: https://www.postgresql.org/docs/current/libpq-connect.html"));
+  for (const auto& w : f.settings_warnings) out.findings.push_back(warn("settings", w, ""));
+  if (!f.settings_warnings.empty()) return;
+  std::string found = f.configured.config.empty() ? "they make sense" : f.configured.config + " makes sense";
+  found +=
+      "; database: " + (f.conninfo_shown.empty() ? "libpq's environment and defaults" : f.conninfo_shown);
+  out.findings.push_back(ok("settings", found));
+}
+
+namespace {
+
+std::string octal(unsigned mode) {
+  std::string out;
+  for (int shift = 9; shift >= 0; shift -= 3)
+    out += static_cast<char>('0' + ((mode >> static_cast<unsigned>(shift)) & 7U));
+  return out;
+}
+
+}  // namespace
+
+void judge_socket(const doctor_facts& f, doctor_report& out) {
+  const auto& s = f.socket;
+  if (s.failure) {
+    using kind = hub_failure::kind;
+    const char* advice = "start the hub; until then workers use their own connections";
+    if (s.failure->what == kind::denied)
+      advice =
+          "run doctor as root or as a member of the socket's group; workers need to be members of it too";
+    if (s.failure->what == kind::wrong_path)
+      advice = "correct `socket`: hub and workers must name the same path";
+    if (s.failure->what == kind::refused) advice = "raise max_workers, or add this user to `allow`";
+    if (s.failure->what == kind::silent || s.failure->what == kind::broken)
+      advice =
+          "look at the hub's log; a restart (systemctl restart pgwaked@NAME) is safe: workers announce a gap";
+    return out.findings.push_back(fail("socket", s.failure->message, advice));
+  }
+  const std::string place = s.path + ", mode " + octal(s.mode) + ", owner " + s.owner + ", group " + s.group;
+  if ((s.mode & 0002U) != 0 && f.configured.allow.empty())
+    return out.findings.push_back(warn("socket",
+                                       place + ": every user of this host may connect and read every channel",
+                                       "set socket_mode to 0660 and socket_group to your workers' group, or "
+                                       "list who may connect in `allow`"));
+  out.findings.push_back(ok("socket", place));
+}
+
+void judge_hub(const doctor_facts& f, doctor_report& out) {
+  if (!f.hub) return out.skipped.push_back("hub");
+  const auto& h = *f.hub;
+  const auto& s = h.status;
+  std::string found = "version " + s.version + ", PID " + std::to_string(s.pid) + ", user " + h.user + ", " +
+                      health_text(s) + ", " + counted(static_cast<std::int64_t>(s.totals.workers), "worker") +
+                      ", " + counted(static_cast<std::int64_t>(s.totals.channels), "channel");
+  if (s.draining)
+    out.findings.push_back(warn("hub", found, "it is being stopped; ask again once it is back"));
+  else if (!s.healthy)
+    out.findings.push_back(fail(
+        "hub", found, "see the checks below for what stands in the way; the hub keeps trying by itself"));
+  else
+    out.findings.push_back(ok("hub", found));
+  if (s.version != f.version)
+    out.findings.push_back(warn("hub",
+                                "the hub that runs is version " + s.version + ", installed is " + f.version,
+                                "restart the hub (systemctl restart pgwaked@NAME)"));
+  if (f.session && s.healthy) {
+    const bool same = f.session->system_id.empty() || s.upstream.system_id.empty() ||
+                      f.session->system_id == s.upstream.system_id;
+    if (!same || s.upstream.database != f.session->database)
+      out.findings.push_back(
+          fail("hub",
+               "the hub serves database " + s.upstream.database + " at " + s.upstream.server +
+                   ", but the settings lead to database " + f.session->database + " at " + f.session->server,
+               "give doctor the hub's own connection string (--config FILE), or reload the hub"));
+  }
+  if (h.uid != 0 && h.uid != f.our_uid && h.user != "pgwake")
+    out.findings.push_back(
+        warn("hub", "the hub runs as user " + h.user + ", whom workers of other users do not trust",
+             "run it as root or `pgwake`, or set PGWAKE_HUB_USER=" + h.user + " for the workers"));
+}
+
+void judge_limits(const doctor_facts& f, doctor_report& out) {
+  const auto wanted = f.configured.max_workers;
+  const auto effective = f.hub && f.hub->status.max_workers > 0 ? f.hub->status.max_workers : wanted;
+  const auto workers = f.hub ? f.hub->status.totals.workers : 0;
+  const auto channels = f.hub ? f.hub->status.totals.channels : 0;
+  const auto most_channels =
+      f.hub && f.hub->status.max_channels > 0 ? f.hub->status.max_channels : f.configured.max_channels;
+  const std::string found = counted(static_cast<std::int64_t>(f.descriptors), "descriptor") + ", " +
+                            grouped(workers) + " of " + grouped(effective) + " workers, " +
+                            grouped(channels) + " of " + grouped(most_channels) + " channels";
+  if (f.descriptors < wanted + 32 || effective < wanted)
+    out.findings.push_back(
+        warn("limits", found + "; the descriptor limit leaves no room for max_workers = " + grouped(wanted),
+             "raise it (LimitNOFILE= in the unit, ulimit -n), or lower max_workers"));
+  else if (workers * 10 >= effective * 9)
+    out.findings.push_back(warn("limits", found + "; further workers will soon be refused",
+                                "raise max_workers (and the descriptor limit with it)"));
+  else if (channels * 10 >= most_channels * 9)
+    out.findings.push_back(
+        warn("limits", found + "; further subscriptions will soon be refused",
+             "raise max_channels, or use fewer channels with payloads that tell them apart"));
+  else
+    out.findings.push_back(ok("limits", found));
+}
+
+}  // namespace doctor
+
+doctor_report judge(const doctor_facts& f) {
+  using namespace doctor;
+  doctor_report out;
+  judge_settings(f, out);
+  judge_socket(f, out);
+  judge_hub(f, out);
+  judge_limits(f, out);
+  judge_servers(f, out);
+  if (f.session) {
+    judge_session(f, *f.session, out);
+  } else {
+    for (const char* check :
+         {"pooler", "listen", "version", "slots", "queue", "timeouts", "fallback", "clock", "budget"})
+      out.skipped.emplace_back(check);
+  }
+  return out;
+}
+
+}  // namespace pgwaked
