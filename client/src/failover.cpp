@@ -69,7 +69,6 @@ void failover::subscribe(std::uint64_t request, const std::string& channel, std:
     return;
   }
   auto& s = set_.record(channel);
-  const bool fresh = !s.wanted;
   set_.want(s);
   const bool well = serving_ == side::own || (serving_ == side::hub && hub_.healthy());
   if (s.served && well) {
@@ -79,7 +78,7 @@ void failover::subscribe(std::uint64_t request, const std::string& channel, std:
   set_.ask(channel, s, request, until, now);
   if (handover_.active()) {
     if (!std::exchange(s.deferred, true)) deferred_.push_back(channel);
-  } else if (!fresh && serving_ == side::hub && s.at_hub && s.unanswered == 0) {
+  } else if (s.served && serving_ == side::hub && s.at_hub && s.unanswered == 0) {
     // Subscribed already, and the hub is ill: its answer to one more sub tells when that holds again.
     sub(channel, s, now, out);
   } else {

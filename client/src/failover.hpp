@@ -30,19 +30,20 @@ namespace pgwake::client {
 //   up and healthy, and the return is due              exact: by a fence
 //
 // Invariants, as the application sees them:
-//   1. Once a subscribe was answered ok, each notification is handed out once and in order, or a gap on its
-//   channel is
-//      handed out after the stretch in which it may be missing, once the channel is active again.
-//   2. Nothing is handed out twice. Where a side takes over without a fence and might repeat what the other
-//   one has
-//      delivered, its stream is dropped up to a cut: for an own session that listened before, its own NOTIFY
-//      come back; for the hub after an own connection, the answer to the second of two subs of a channel that
-//      nobody has, since the hub sends the second LISTEN only when it has passed on all that came with the
-//      first.
-//   3. Something is being tried at any time, for ever, until one serves.
-//   4. An own connection is started only while something is subscribed, and with a limit only while holding a
-//   slot.
-//   5. During a hand-over nothing is subscribed or unsubscribed on either side.
+//
+// - Once a subscribe was answered ok, each notification is handed out once and in order, or a gap on its
+// channel is
+//   handed out after the stretch in which it may be missing, once the channel is active again.
+// - Nothing is handed out twice. Where a side takes over without a fence and might repeat what the other one
+// has
+//   delivered, its stream is dropped up to a cut. For an own session that began while the hub delivered, that
+//   is its own NOTIFY come back. For the hub after an own connection, it is the answer to the second of two
+//   subs of channels that nobody has: the hub sends the second LISTEN only when it has passed on all that
+//   came with the first.
+// - Something is being tried at any time, for ever, until one serves.
+// - An own connection is started only while something is subscribed, and with a limit only while holding a
+// slot.
+// - During a hand-over nothing is subscribed or unsubscribed on either side.
 class failover {
  public:
   failover(failover_settings s, std::uint64_t seed);
@@ -174,7 +175,6 @@ class failover {
   std::string own_trouble_;
   std::string own_database_;
   std::string own_system_id_;
-  std::size_t own_active_ = 0;
   bool slot_held_ = false;
   bool slot_asked_ = false;
   bool slot_missed_ = false;  // wanted and not to be had: as under `poll`
@@ -183,6 +183,7 @@ class failover {
   subscriptions set_;
   side serving_ = side::none;
   side delivered_ = side::none;  // the side whose notifications the application has seen last
+  bool overlap_ = false;         // the hub has delivered since the present own session began
   cut cut_;
   handover handover_;
   std::size_t joining_ = 0;  // channels not yet active on the new side

@@ -111,6 +111,7 @@ void failover::complete_handover(steady_time now, actions& out) {
   }
   for (auto& e : held) hand_out(std::move(e), out);
   delivered_ = to;
+  overlap_ = false;
   if (to == side::hub) {
     hub_since_ = now;
     stop_own(out);
@@ -146,6 +147,7 @@ void failover::side_lost(side s, steady_time now, actions& out) {
   leave(s == side::hub ? gap_cause::hub_lost : gap_cause::reconnect, now);
   for (auto& [channel, entry] : set_.all()) entry.joining = false;
   delivered_ = to;  // the fence was the cut
+  overlap_ = false;
   serve(to, now, out);
   for (auto& e : held) hand_out(std::move(e), out);
   release_deferred(now, out);

@@ -9,9 +9,11 @@
 namespace pgwake::client {
 
 void failover::hand_out(event e, actions& out) {
+  // Nothing before the ack, and nothing newer than a gap before that gap.
   const auto* s = set_.find(e.channel);
-  if (s == nullptr || !s->wanted) return;
+  if (s == nullptr || !s->served) return;
   delivered_ = e.source;
+  overlap_ = overlap_ || e.source == side::hub;
   out.push_back(deliver{std::move(e)});
 }
 
@@ -169,7 +171,7 @@ void failover::unsub(const std::string& channel, subscription& s, actions& out) 
 void failover::start_own(actions& out) {
   own_ = own_state::starting;
   own_trouble_ = "connecting";
-  own_active_ = 0;
+  overlap_ = false;
   out.push_back(client::start_own{});
   for (auto& [channel, s] : set_.all()) {
     if (!s.wanted) continue;
@@ -192,7 +194,7 @@ void failover::stop_own(actions& out) {
 
 void failover::forget_own() {
   for (auto& [channel, s] : set_.all()) s.own_active = false;
-  own_active_ = 0;
+  overlap_ = false;
   if (cut_.on == side::own) cut_ = {};
 }
 
@@ -226,7 +228,6 @@ void failover::own_activated(const std::string& channel, steady_time now, action
   auto* s = set_.find(channel);
   if (s == nullptr || !s->at_own || s->own_active || own_ != own_state::live) return;
   s->own_active = true;
-  ++own_active_;
   if (handover_.active() && handover_.to() == side::own) joined(*s, now, out);
   if (s->wanted) settle(channel, *s, out);
   decide(now, out);

@@ -105,21 +105,20 @@ void failover::leave(gap_cause cause, steady_time now) {
 }
 
 void failover::serve(side s, steady_time now, actions& out) {
-  const bool before = delivered_ != side::none;
   serving_ = s;
   return_due_ = false;
   if (s == side::hub) {
     hub_since_ = now;
     for (auto& [channel, entry] : set_.all())
       if (entry.wanted && !entry.at_hub) sub(channel, entry, now, out);
-    if (before && delivered_ == side::own) begin_cut(side::hub, now, out);
+    if (delivered_ == side::own) begin_cut(side::hub, now, out);
   } else {
     if (hub_.connects() > 0) ++counts_.falls;
     for (auto& [channel, entry] : set_.all()) {
       if (!entry.wanted || std::exchange(entry.at_own, true)) continue;
       out.push_back(want_own{channel});
     }
-    if (before && delivered_ == side::hub && own_active_ > 0) begin_cut(side::own, now, out);
+    if (overlap_) begin_cut(side::own, now, out);
   }
   settle_all(out);
 }
@@ -157,7 +156,7 @@ void failover::reconcile(const std::string& channel, steady_time now, actions& o
       out.push_back(want_own{channel});
     } else if (!s->wanted && s->at_own) {
       s->at_own = false;
-      if (std::exchange(s->own_active, false)) --own_active_;
+      s->own_active = false;
       out.push_back(unwant_own{channel});
     }
   }
@@ -188,6 +187,7 @@ void failover::hub_cut_answered(steady_time now, actions& out) {
 
 void failover::end_cut(actions& out) {
   delivered_ = std::exchange(cut_, {}).on;
+  overlap_ = false;
   settle_all(out);
 }
 

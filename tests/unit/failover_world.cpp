@@ -1,0 +1,514 @@
+#include "unit/failover_world.hpp"
+
+#include <variant>
+
+#include "common/channel.hpp"
+
+namespace pgwake::test {
+
+using client::action;
+using client::answer;
+using client::event;
+
+namespace {
+
+const std::vector<std::string> channels = {"a", "b", "c", "d"};
+
+}  // namespace
+
+failover_world::failover_world(std::uint64_t seed, client::failover_settings settings)
+    : settings_(settings),
+      core_(std::move(settings), seed),
+      jitter_(seed * 7919 + 1),
+      now_(std::chrono::hours(1)) {
+  hub_session_.open = true;
+  hub_healthy_ = true;
+  core_.start(now_, actions_);
+  carry_out();
+}
+
+void failover_world::note(std::string what) {
+  const auto ms = std::chrono::duration_cast<millis>(now_.time_since_epoch()).count() - 3'600'000;
+  trace_.push_back(std::to_string(ms) + " " + std::move(what));
+  if (trace_.size() > 400) trace_.pop_front();
+}
+
+std::string failover_world::trace() const {
+  std::string out;
+  for (const auto& line : trace_) out += line + "\n";
+  return out;
+}
+
+void failover_world::fail(std::string what) {
+  note("FAULT " + what);
+  faults_.push_back(std::move(what));
+}
+
+// ---- the application
+// ------------------------------------------------------------------------------------------------
+
+void failover_world::see(const event& e) {
+  if (e.what == event::kind::state)
+    return note(std::string("state ") + client::to_string(e.source) + (e.healthy ? " healthy " : " ill ") +
+                e.reason);
+  if (e.what == event::kind::refused) return fail("refused " + e.channel);
+  auto& b = books_[e.channel];
+  if (e.gap != gap_cause::none) {
+    note("gap " + e.channel);
+    b.gap_since_last = true;
+    return;
+  }
+  if (!e.payload) return;  // a reminder
+  const int n = std::stoi(*e.payload);
+  note(std::string("event ") + client::to_string(e.source) + " " + e.channel + " " + std::to_string(n));
+  if (n <= b.last) return fail(e.channel + ": " + std::to_string(n) + " after " + std::to_string(b.last));
+  if (b.subscribed && !b.gap_since_last && n > std::max(b.last, b.since) + 1)
+    fail(e.channel + ": " + std::to_string(n) + " after " + std::to_string(b.last) + " and " +
+         std::to_string(b.since) + " without a gap");
+  b.last = n;
+  b.gap_since_last = false;
+}
+
+void failover_world::take_events() {
+  while (auto e = queue_.pop()) see(*e);
+}
+
+void failover_world::application() {
+  const auto& channel = channels[static_cast<std::size_t>(below(static_cast<int>(channels.size())))];
+  auto& b = books_[channel];
+  if (b.subscribed && chance(0.2)) {
+    take_events();
+    note("unsubscribe " + channel);
+    b = {false, b.last, 0, false};
+    core_.unsubscribe(channel, now_, actions_);
+    carry_out();
+  } else {
+    const auto id = ++requests_;
+    asking_[id] = channel;
+    note("subscribe " + channel + " #" + std::to_string(id));
+    std::optional<steady_time> until;
+    if (chance(0.7)) until = now_ + millis{200 + below(5'000)};
+    core_.subscribe(id, channel, until, now_, actions_);
+    carry_out();
+  }
+}
+
+// ---- PostgreSQL
+// -----------------------------------------------------------------------------------------------------
+
+void failover_world::commit(const std::string& channel, std::string payload, int number) {
+  log_.push_back({channel, std::move(payload), number});
+}
+
+void failover_world::publish() {
+  const auto& channel = channels[static_cast<std::size_t>(below(static_cast<int>(channels.size())))];
+  const int n = ++numbers_[channel];
+  commit(channel, std::to_string(n), n);
+}
+
+// ---- the hub
+// --------------------------------------------------------------------------------------------------------
+
+void failover_world::hub_to_client(from_hub m) {
+  if (linked_) from_hub_.push_back({std::move(m), false});
+}
+
+void failover_world::hub_takes(from_worker m) {
+  if (std::get_if<hello>(&m)) {
+    welcome w;
+    w.hub = "hub " + std::to_string(hub_generation_);
+    w.db = "db";
+    w.fence = token_;
+    w.heartbeat_ms = 1000;
+    hub_to_client(w);
+    status s;
+    s.healthy = hub_healthy_;
+    s.draining = hub_draining_;
+    hub_to_client(s);
+  } else if (auto* s = std::get_if<sub>(&m)) {
+    const auto& q = s->q.text;
+    ++hub_unanswered_[q];
+    if (!hub_subs_.contains(q)) hub_subs_[q] = 0;
+    if (hub_healthy_ && hub_session_.listening.contains(q)) {
+      hub_subs_[q] = 1;
+      for (; hub_unanswered_[q] > 0; --hub_unanswered_[q]) hub_to_client(ack{q});
+    } else {
+      hub_session_.to_listen.push_back(q);
+    }
+  } else if (auto* u = std::get_if<unsub>(&m)) {
+    hub_subs_.erase(u->q.text);
+    hub_gaps_.erase(u->q.text);
+  }
+}
+
+// Its session with PostgreSQL: one LISTEN at a time, then what is new in the log. It stays listening to what
+// nobody wants any more, as with `unlisten_linger`.
+void failover_world::hub_upstream() {
+  auto& s = hub_session_;
+  if (!s.open) {
+    if (now_ < hub_back_at_) return;
+    s = {};
+    s.open = true;
+    s.place = log_.size();
+    note("hub: upstream is back");
+    for (const auto& [q, active] : hub_subs_) s.to_listen.push_back(q);
+  }
+  if (!s.to_listen.empty() && chance(0.5)) {
+    const auto q = s.to_listen.front();
+    s.to_listen.pop_front();
+    s.listening.insert(q);
+    for (; hub_unanswered_[q] > 0; --hub_unanswered_[q]) {
+      if (hub_subs_.contains(q)) hub_subs_[q] = 1;
+      hub_to_client(ack{q});
+    }
+    if (hub_gaps_.erase(q) > 0) {
+      wake w;
+      w.q = q;
+      w.gap = gap_cause::reconnect;
+      hub_to_client(w);
+    }
+    // What was committed by now is passed on before the next LISTEN.
+    hub_reads();
+  }
+  if (s.to_listen.empty() && !hub_healthy_) {
+    hub_healthy_ = true;
+    status st;
+    st.healthy = true;
+    st.draining = hub_draining_;
+    hub_to_client(st);
+  }
+}
+
+void failover_world::hub_reads() {
+  auto& s = hub_session_;
+  for (; s.open && s.place < log_.size(); ++s.place) {
+    const auto& e = log_[s.place];
+    if (e.channel == fence_channel) {
+      const auto at = e.payload.find(':');
+      if (e.payload.substr(0, at) == token_) hub_to_client(fence{std::stoull(e.payload.substr(at + 1))});
+    } else if (s.listening.contains(e.channel) && hub_subs_.contains(e.channel)) {
+      wake w;
+      w.q = e.channel;
+      w.payload = e.payload;
+      hub_to_client(w);
+    }
+  }
+}
+
+void failover_world::hub_turn() {
+  if (!hub_runs_ || hub_frozen_) return;
+  if (hub_draining_ && now_ >= hub_stops_at_) return lose_hub();
+  while (!to_hub_.empty() && linked_ && chance(0.8)) {
+    auto m = std::move(to_hub_.front());
+    to_hub_.pop_front();
+    hub_takes(std::move(m));
+  }
+  if (chance(0.6)) hub_upstream();
+  if (chance(0.5)) hub_reads();
+  if (linked_ && now_ >= status_at_) {
+    status_at_ = now_ + millis{900};
+    status s;
+    s.healthy = hub_healthy_;
+    s.draining = hub_draining_;
+    hub_to_client(s);
+  }
+}
+
+// kill -9, or the end of a drain.
+void failover_world::lose_hub() {
+  note("hub: gone");
+  hub_runs_ = hub_frozen_ = hub_draining_ = false;
+  hub_session_ = {};
+  hub_healthy_ = false;
+  hub_subs_.clear();
+  hub_unanswered_.clear();
+  hub_gaps_.clear();
+  to_hub_.clear();
+  if (linked_) from_hub_.push_back({status{}, true});
+  linked_ = false;
+}
+
+void failover_world::client_reads() {
+  while (!from_hub_.empty() && chance(0.9)) {
+    auto f = std::move(from_hub_.front());
+    from_hub_.pop_front();
+    if (f.end)
+      core_.hub_closed("end of file", now_, actions_);
+    else
+      core_.hub_message(std::move(f.what), now_, actions_);
+    carry_out();
+  }
+}
+
+// ---- the own connection
+// ---------------------------------------------------------------------------------------------
+
+void failover_world::own_turn() {
+  if (!own_started_) return;
+  if (!own_.open) {
+    if (now_ < own_opens_at_ || !own_allowed_) return;
+    own_ = {};
+    own_.open = true;
+    own_.place = log_.size();
+    own_.listening.insert(std::string(fence_channel));
+    own_says_.clear();
+    own_wants_.assign(own_wanted_.begin(), own_wanted_.end());
+    note("own: live");
+    core_.own_live("db", "1", now_, actions_);
+    return carry_out();
+  }
+  if (!own_says_.empty() && chance(0.6)) {
+    const auto payload = own_says_.front();
+    own_says_.pop_front();
+    const bool ok = chance(0.9);
+    if (ok) commit(std::string(fence_channel), payload, 0);
+    core_.own_said(payload, ok, now_, actions_);
+    return carry_out();
+  }
+  if (!own_wants_.empty() && chance(0.6)) {
+    const auto channel = own_wants_.front();
+    own_wants_.pop_front();
+    if (own_.listening.insert(channel).second && own_wanted_.contains(channel)) {
+      core_.own_activated(channel, now_, actions_);
+      carry_out();
+    }
+    return;
+  }
+  while (own_.open && own_.place < log_.size() && chance(0.7)) {
+    const auto e = log_[own_.place++];
+    if (!own_.listening.contains(e.channel)) continue;
+    core_.own_notification(7, e.channel, e.payload, now_, actions_);
+    carry_out();
+  }
+}
+
+// ---- carrying out
+// ---------------------------------------------------------------------------------------------------
+
+void failover_world::carry_out() {
+  while (!actions_.empty()) {
+    auto batch = std::exchange(actions_, {});
+    for (auto& a : batch) one(a);
+  }
+}
+
+void failover_world::one(action& a) {
+  if (auto* d = std::get_if<client::deliver>(&a)) {
+    queue_.push(std::move(d->what));
+    if (chance(0.7)) take_events();
+  } else if (auto* f = std::get_if<client::forget>(&a)) {
+    queue_.forget(f->channel);
+  } else if (auto* s = std::get_if<client::answered>(&a)) {
+    const auto channel = asking_.at(s->request);
+    asking_.erase(s->request);
+    note("answer #" + std::to_string(s->request) + " " + channel + " " +
+         std::to_string(static_cast<int>(s->how.how)));
+    auto& b = books_[channel];
+    if (s->how.how == answer::verdict::nack) fail("nack " + channel + " " + s->how.reason);
+    if (s->how.how == answer::verdict::ok && !b.subscribed) {
+      take_events();
+      b.subscribed = true;
+      b.since = numbers_[channel];
+    }
+  } else if (std::get_if<client::connect_hub>(&a)) {
+    if (linked_) fail("two links to the hub");
+    if (!hub_runs_) {
+      core_.hub_failed("refused", false, now_, actions_);
+      return;
+    }
+    linked_ = true;
+    from_hub_.clear();
+    to_hub_.clear();
+    hub_subs_.clear();
+    hub_unanswered_.clear();
+    hub_gaps_.clear();
+    token_ = "token" + std::to_string(++hub_generation_);
+    core_.hub_connected(now_, actions_);
+  } else if (std::get_if<client::close_hub>(&a)) {
+    linked_ = false;
+    from_hub_.clear();
+    to_hub_.clear();
+    hub_subs_.clear();
+    hub_unanswered_.clear();
+    hub_gaps_.clear();
+  } else if (auto* m = std::get_if<client::send_hub>(&a)) {
+    if (linked_) to_hub_.push_back(std::move(m->message));
+  } else if (std::get_if<client::start_own>(&a)) {
+    if (own_started_) fail("two own connections");
+    if (settings_.limited && !slot_) fail("an own connection without a slot");
+    own_started_ = true;
+    own_ = {};
+    own_wanted_.clear();
+    own_wants_.clear();
+    own_says_.clear();
+    own_opens_at_ = now_ + millis{below(50)};
+  } else if (std::get_if<client::stop_own>(&a)) {
+    own_started_ = false;
+    own_ = {};
+  } else if (auto* w = std::get_if<client::want_own>(&a)) {
+    own_wanted_.insert(w->channel);
+    if (own_.open && own_.listening.contains(w->channel))
+      core_.own_activated(w->channel, now_, actions_);
+    else if (own_.open)
+      own_wants_.push_back(w->channel);
+  } else if (auto* u = std::get_if<client::unwant_own>(&a)) {
+    own_wanted_.erase(u->channel);
+  } else if (auto* y = std::get_if<client::say_own>(&a)) {
+    own_says_.push_back(y->payload);
+  } else if (std::get_if<client::acquire_slot>(&a)) {
+    slot_ = chance(0.5);
+    core_.slot(slot_, slot_ ? "" : "none free", now_, actions_);
+  } else if (std::get_if<client::release_slot>(&a)) {
+    if (!slot_) fail("a slot released that was not held");
+    slot_ = false;
+  }
+}
+
+// ---- time and trouble
+// -----------------------------------------------------------------------------------------------
+
+void failover_world::hurt() {
+  switch (below(9)) {
+    case 0:
+      if (hub_runs_ && chance(0.5)) lose_hub();
+      break;
+    case 1:
+      if (!hub_runs_) {
+        note("hub: starts");
+        hub_runs_ = true;
+        hub_session_.open = false;
+        hub_back_at_ = now_ + millis{below(100)};
+      }
+      break;
+    case 2:
+      if (hub_runs_ && hub_session_.open) {
+        note("hub: upstream lost");
+        hub_session_ = {};
+        hub_healthy_ = false;
+        hub_back_at_ = now_ + millis{below(chance(0.3) ? 8'000 : 500)};
+        for (const auto& [q, active] : hub_subs_)
+          if (active == 1) hub_gaps_.insert(q);
+        hub_to_client(status{});
+      }
+      break;
+    case 3:
+      note(hub_frozen_ ? "hub: thaws" : "hub: freezes");
+      hub_frozen_ = !hub_frozen_;
+      break;
+    case 4:
+      if (hub_runs_ && !hub_draining_ && chance(0.5)) {
+        note("hub: drains");
+        hub_draining_ = true;
+        hub_stops_at_ = now_ + millis{below(3'000)};
+        status s;
+        s.healthy = hub_healthy_;
+        s.draining = true;
+        hub_to_client(s);
+      }
+      break;
+    case 5:
+      if (own_.open) {
+        note("own: lost");
+        own_ = {};
+        own_opens_at_ = now_ + millis{below(chance(0.2) ? 5'000 : 100)};
+        core_.own_lost("lost", now_, actions_);
+        carry_out();
+      }
+      break;
+    case 6:
+      own_allowed_ = chance(0.7);
+      break;
+    case 7:
+      if (linked_ && chance(0.3)) {
+        note("hub: evicts");
+        // What was on its way is lost with the connection.
+        from_hub_.resize(
+            from_hub_.empty() ? 0 : static_cast<std::size_t>(below(static_cast<int>(from_hub_.size()))));
+        from_hub_.push_back({status{}, true});
+        linked_ = false;
+        hub_subs_.clear();
+        hub_unanswered_.clear();
+        hub_gaps_.clear();
+        to_hub_.clear();
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+void failover_world::timers() {
+  const auto at = core_.deadline();
+  const bool due = at && *at <= now_;
+  if (!due && !chance(0.02)) return;
+  const bool quiet = from_hub_.empty() && (!own_.open || own_.place == log_.size() || chance(0.5));
+  core_.tick(now_, quiet, actions_);
+  carry_out();
+}
+
+void failover_world::step(bool faults) {
+  now_ += millis{below(faults && chance(0.01) ? 2'000 : 12)};
+  if (faults && chance(0.02)) hurt();
+  if (chance(0.4)) publish();
+  if (chance(faults ? 0.02 : 0.0)) application();
+  hub_turn();
+  if (chance(0.7)) client_reads();
+  if (chance(0.7)) own_turn();
+  timers();
+  if (chance(0.5)) take_events();
+}
+
+void failover_world::run(int steps) {
+  for (int i = 0; i < steps && faults_.empty(); ++i) step(true);
+}
+
+void failover_world::settle() {
+  note("---- no more faults");
+  hub_frozen_ = false;
+  own_allowed_ = true;
+  if (!hub_runs_) {
+    hub_runs_ = true;
+    hub_session_.open = false;
+  }
+  for (int i = 0; i < 30'000 && faults_.empty(); ++i) {
+    if (!hub_runs_) {
+      hub_runs_ = true;
+      hub_session_.open = false;
+    }
+    step(false);
+    const bool home = core_.source() == client::side::hub || settings_.policy == client::policy::direct ||
+                      !settings_.reattach;
+    const bool well = (core_.healthy() && home) || (core_.channels() == 0 && home);
+    if (i > 2'000 && asking_.empty() && well && !core_.handing_over()) return;
+  }
+  if (faults_.empty())
+    fail(std::string("it did not settle; source ") + client::to_string(core_.source()) + " " +
+         core_.reason());
+}
+
+void failover_world::close_books() {
+  for (const auto& channel : channels) {
+    const int n = ++numbers_[channel];
+    commit(channel, std::to_string(n), n);
+  }
+  const auto done = [&] {
+    take_events();
+    for (const auto& channel : channels)
+      if (books_[channel].subscribed && books_[channel].last != numbers_[channel]) return false;
+    return true;
+  };
+  for (int i = 0; i < 3'000 && faults_.empty(); ++i) {
+    now_ += millis{5};
+    hub_turn();
+    client_reads();
+    own_turn();
+    timers();
+    if (done()) return;
+  }
+  for (const auto& channel : channels)
+    if (faults_.empty() && books_[channel].subscribed && books_[channel].last != numbers_[channel])
+      fail(channel + " is deaf: " + std::to_string(books_[channel].last) + " of " +
+           std::to_string(numbers_[channel]));
+}
+
+}  // namespace pgwake::test
