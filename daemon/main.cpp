@@ -7,6 +7,7 @@
 #include "daemon/command_line.hpp"
 #include "daemon/control.hpp"
 #include "daemon/doctor.hpp"
+#include "daemon/listen.hpp"
 #include "daemon/run.hpp"
 #include "daemon/status.hpp"
 
@@ -84,6 +85,8 @@ int main(int argc, char** argv) {
   add_doctor(app, doctor);
   control_options control;
   add_control(app, control);
+  listen_options listen;
+  add_listen(app, listen);
   auto* config = app.add_subcommand("config", "Show the effective settings and where each came from");
   add_options(*config, config_values);
 
@@ -94,6 +97,7 @@ int main(int argc, char** argv) {
   if (app.got_subcommand("run")) return run_command(run_values);
   if (app.got_subcommand("doctor")) return doctor_command(doctor);
   if (app.got_subcommand("control")) return control_command(control);
+  if (app.got_subcommand("listen")) return listen_command(listen);
   if (app.got_subcommand("status")) return status_command(status);
   return config_command(config_values);
 }

@@ -215,14 +215,21 @@ constexpr std::array table{
 // of pgwake reads it, or `pgwaked run` takes it for a misspelling.
 constexpr auto foreign = std::to_array<std::string_view>({
     "PGWAKE_ACK_TIMEOUT",
+    "PGWAKE_FALLBACK_DIR",
     "PGWAKE_FALLBACK_LIMIT",
+    "PGWAKE_HANDOVER_DEADLINE",
+    "PGWAKE_HANDOVER_MAX_BYTES",
     "PGWAKE_HUB_USER",
+    "PGWAKE_NAME",
     "PGWAKE_POLICY",
     "PGWAKE_POLL_INTERVAL",
     "PGWAKE_QUEUE_MAX_BYTES",
     "PGWAKE_REATTACH",
+    "PGWAKE_RETURN_DELAY",
+    "PGWAKE_RETURN_DELAY_MAX",
     "PGWAKE_SAFETY_POLL",
     "PGWAKE_UNHEALTHY_GRACE",
+    "PGWAKE_WELCOME_TIMEOUT",
 });
 // Test harnesses may hand anything to the processes they start.
 constexpr std::string_view test_prefix = "PGWAKE_TEST_";

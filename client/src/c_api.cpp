@@ -237,6 +237,15 @@ int pgwake_open(pgwake_handle** handle, const pgwake_options* options) {
   });
 }
 
+int pgwake_shutdown(pgwake_handle* handle) {
+  last_error[0] = '\0';
+  if (const int r = usable(handle); r != PGWAKE_OK) return r;
+  return guarded([&] {
+    handle->worker->box().shut();
+    return static_cast<int>(PGWAKE_OK);
+  });
+}
+
 void pgwake_close(pgwake_handle* handle) {
   last_error[0] = '\0';
   if (handle == nullptr) return;

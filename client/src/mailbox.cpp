@@ -141,12 +141,21 @@ snapshot mailbox::state() {
   return out;
 }
 
-void mailbox::close() {
-  std::unique_lock lock(guard_);
-  closing_ = true;
+void mailbox::shut_locked() {
+  if (std::exchange(closing_, true)) return;
   events_came_.notify_all();
   answers_came_.notify_all();
   post(ask_stop{});
+}
+
+void mailbox::shut() {
+  const std::lock_guard lock(guard_);
+  shut_locked();
+}
+
+void mailbox::close() {
+  std::unique_lock lock(guard_);
+  shut_locked();
   all_left_.wait(lock, [&] { return inside_ == 0; });
 }
 

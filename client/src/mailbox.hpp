@@ -73,7 +73,9 @@ class mailbox {
   outcome next(event& out, std::optional<steady_time> until);
   int event_descriptor();
   snapshot state();
-  // Calls that wait answer `closed`; returns when none is inside any more. The thread is asked to stop.
+  // Calls that wait or come later answer `closed`. The thread is asked to stop.
+  void shut();
+  // The same, and returns when none is inside any more.
   void close();
 
   // The background thread's side.
@@ -90,6 +92,7 @@ class mailbox {
  private:
   friend class inside;
   void post(command c);
+  void shut_locked();
   void push(event e);
   void note_readable();
 

@@ -137,9 +137,15 @@ PGWAKE_API int pgwake_option_info(size_t index, const char** name, const char** 
 PGWAKE_API int pgwake_open(pgwake_handle** handle, const pgwake_options* options);
 
 /*
- * Ends everything and frees the handle: its subscriptions end, calls that wait elsewhere answer PGWAKE_CLOSED
- * (and must have returned before this one begins freeing; so it waits for them). In a forked child it frees
- * what is the child's and says nothing to hub or server. NULL is fine. Takes a few milliseconds at most.
+ * Calls on this handle that wait, or come later, answer PGWAKE_CLOSED; its subscriptions end. For a program
+ * that must bring its own threads back before it may call pgwake_close(). Any thread; does not wait.
+ */
+PGWAKE_API int pgwake_shutdown(pgwake_handle* handle);
+
+/*
+ * Ends everything and frees the handle: subscriptions end, calls that wait elsewhere answer PGWAKE_CLOSED,
+ * and it waits for them to return; none may begin after it. In a forked child it frees what is the child's
+ * and says nothing to hub or server. NULL is fine. Takes a few milliseconds at most.
  */
 PGWAKE_API void pgwake_close(pgwake_handle* handle);
 

@@ -1,0 +1,263 @@
+#include "daemon/listen.hpp"
+
+#include <pgwake/pgwake.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <deque>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "daemon/listen_output.hpp"
+
+namespace pgwaked {
+namespace {
+
+constexpr int ok = 0;
+constexpr int failed = 1;
+constexpr int wrong_usage = 2;
+
+// The library's options that `listen` takes; the others come from the environment.
+constexpr std::array<const char*, 5> names = {"socket", "database", "policy", "fallback_limit", "reattach"};
+
+int complain(const std::string& message, int code) {
+  std::cerr << "pgwaked listen: " << message << "\n";
+  return code;
+}
+
+std::string time_of_day() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm local{};
+  localtime_r(&now.tv_sec, &local);
+  std::array<char, 32> text{};
+  const auto n = std::strftime(text.data(), text.size(), "%H:%M:%S", &local);
+  const auto ms = std::to_string(1000 + now.tv_nsec / 1'000'000).substr(1);
+  return std::string(text.data(), n) + "." + ms;
+}
+
+struct free_options {
+  void operator()(pgwake_options* options) const { pgwake_options_free(options); }
+};
+using options_ptr = std::unique_ptr<pgwake_options, free_options>;
+
+// The command line wins over the environment, as with every command; the library on its own would let the
+// environment win over its program.
+std::string fill(pgwake_options& options, const command_values& given) {
+  pgwake_options_ignore_environment(&options);
+  const char* name = nullptr;
+  const char* variable = nullptr;
+  for (std::size_t i = 0; pgwake_option_info(i, &name, &variable, nullptr, nullptr) == PGWAKE_OK; ++i) {
+    const auto said = given.find(name);
+    const char* outside = std::getenv(variable);
+    const bool from_line = said != given.end() && !said->second.empty();
+    if (!from_line && (outside == nullptr || *outside == '\0')) continue;
+    const std::string value = from_line ? said->second.back() : outside;
+    if (pgwake_options_set(&options, name, value.c_str()) != PGWAKE_OK)
+      return (from_line ? "--" + std::string(name) : std::string(variable)) + ": " + pgwake_last_error();
+  }
+  return "";
+}
+
+// Subscribing waits, for ever if it must, so it has a thread of its own; its outcomes are taken by the main
+// one.
+class subscriber {
+ public:
+  subscriber(pgwake_handle* handle, const std::vector<std::string>& channels)
+      : came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this, handle, channels] {
+          for (const auto& channel : channels) {
+            const int result = pgwake_subscribe(handle, channel.c_str(), -1);
+            if (result == PGWAKE_CLOSED) return;
+            const std::lock_guard lock(guard_);
+            outcomes_.push_back({channel, result, result == PGWAKE_OK ? "" : pgwake_last_error()});
+            eventfd_write(came_, 1);
+          }
+        }) {}
+  ~subscriber() {
+    thread_.join();
+    close(came_);
+  }
+  subscriber(const subscriber&) = delete;
+  subscriber& operator=(const subscriber&) = delete;
+
+  struct outcome {
+    std::string channel;
+    int result;
+    std::string error;
+  };
+  int descriptor() const { return came_; }
+  std::deque<outcome> take() {
+    const std::lock_guard lock(guard_);
+    eventfd_t count = 0;
+    eventfd_read(came_, &count);
+    return std::exchange(outcomes_, {});
+  }
+
+ private:
+  int came_;
+  std::mutex guard_;
+  std::deque<outcome> outcomes_;
+  std::thread thread_;
+};
+
+class listener {
+ public:
+  listener(pgwake_handle* handle, bool json) : handle_(handle), output_(json) {
+    if (!json) output_.clock = &time_of_day;
+  }
+
+  int run(int signals, const std::vector<std::string>& channels) {
+    int code = ok;
+    {
+      subscriber asking(handle_, channels);
+      code = loop(signals, asking);
+      pgwake_shutdown(handle_);  // a subscribe that still waits ends with it
+    }
+    pgwake_close(handle_);
+    return code;
+  }
+
+ private:
+  enum class go { on, done, refused };
+
+  int loop(int signals, subscriber& asking) {
+    for (;;) {
+      std::array<pollfd, 4> waiting = {pollfd{pgwake_fd(handle_), POLLIN, 0}, pollfd{signals, POLLIN, 0},
+                                       pollfd{asking.descriptor(), POLLIN, 0}, pollfd{STDOUT_FILENO, 0, 0}};
+      if (poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR)
+        return complain("poll failed", failed);
+      if (waiting[1].revents != 0) return ok;
+      if ((waiting[3].revents & (POLLERR | POLLNVAL)) != 0) return ok;  // nobody reads any more
+      if (waiting[2].revents != 0)
+        for (auto& o : asking.take())
+          if (const auto next = subscribed(o); next != go::on) return next == go::done ? ok : failed;
+      if (waiting[0].revents == 0) continue;
+      const pgwake_event* event = nullptr;
+      while (pgwake_next(handle_, &event, 0) == PGWAKE_OK)
+        if (const auto next = take(*event); next != go::on) return next == go::done ? ok : failed;
+    }
+  }
+
+  go subscribed(const subscriber::outcome& o) {
+    if (o.result != PGWAKE_OK) {
+      complain("cannot subscribe to " + o.channel + ": " + o.error, failed);
+      return go::refused;
+    }
+    known_.insert(o.channel);
+    if (print(output_.subscribed(o.channel)) != go::on) return go::done;
+    for (auto& [channel, line] : std::exchange(early_, {})) {
+      if (!known_.contains(channel))
+        early_.emplace_back(std::move(channel), std::move(line));
+      else if (print(line) != go::on)
+        return go::done;
+    }
+    return go::on;
+  }
+
+  go take(const pgwake_event& e) {
+    if (e.kind == PGWAKE_EVENT_STATE)
+      return print(output_.state(pgwake_source_name(e.source), e.healthy != 0, e.reason));
+    if (e.kind == PGWAKE_EVENT_REFUSED) {
+      print(output_.refused(e.channel, e.reason));
+      known_.erase(e.channel);
+      return known_.empty() ? go::refused : go::on;
+    }
+    if (e.kind != PGWAKE_EVENT_WAKE) return go::on;
+    std::optional<std::string_view> payload;
+    if (e.payload != nullptr) payload.emplace(e.payload, e.payload_size);
+    auto line = output_.wake(e.channel, payload, pgwake_source_name(e.source), pgwake_gap_name(e.gap));
+    if (known_.contains(e.channel)) return print(line);
+    early_.emplace_back(e.channel, std::move(line));  // its ack is about to be told
+    return go::on;
+  }
+
+  // Flushed line by line. Done when nobody reads any more.
+  static go print(std::string line) {
+    if (line.empty()) return go::on;
+    line += '\n';
+    for (std::string_view rest = line; !rest.empty();) {
+      const auto n = write(STDOUT_FILENO, rest.data(), rest.size());
+      if (n >= 0) {
+        rest.remove_prefix(static_cast<std::size_t>(n));
+      } else if (errno == EAGAIN) {
+        pollfd writable{STDOUT_FILENO, POLLOUT, 0};
+        poll(&writable, 1, -1);
+      } else if (errno == EPIPE) {
+        return go::done;
+      } else if (errno != EINTR) {
+        complain("cannot write to standard output: " + std::generic_category().message(errno), failed);
+        return go::refused;
+      }
+    }
+    return go::on;
+  }
+
+  pgwake_handle* handle_;
+  listen_output output_;
+  std::set<std::string, std::less<>> known_;  // told as subscribed
+  std::deque<std::pair<std::string, std::string>> early_;
+};
+
+}  // namespace
+
+void add_listen(CLI::App& app, listen_options& into) {
+  auto* listen = app.add_subcommand(
+      "listen", "Subscribe with the client library and print each event until interrupted");
+  listen->add_option("CHANNEL", into.channels, "Channel, as in NOTIFY; case counts")->required();
+  listen->add_flag("--json", into.json, "Print one JSON object a line");
+  const char* name = nullptr;
+  const char* variable = nullptr;
+  const char* value = nullptr;
+  const char* about = nullptr;
+  for (std::size_t i = 0; pgwake_option_info(i, &name, &variable, &value, &about) == PGWAKE_OK; ++i) {
+    const std::string dashed = name;
+    if (std::none_of(names.begin(), names.end(), [&](const char* n) { return dashed == n; })) continue;
+    std::string flag = "--" + dashed;
+    for (char& c : flag)
+      if (c == '_') c = '-';
+    listen
+        ->add_option_function<std::string>(
+            flag, [&into, dashed](const std::string& v) { into.given[dashed] = {v}; },
+            std::string(about) + " [" + variable + (*value != '\0' ? ", else " + std::string(value) : "") +
+                "]")
+        ->type_name("VALUE");
+  }
+  listen->footer("Exit code: 0, or 1 if it could not subscribe.");
+}
+
+int listen_command(const listen_options& options) {
+  const options_ptr set(pgwake_options_new());
+  if (!set) return complain("out of memory", failed);
+  pgwake_options_set(set.get(), "name", "pgwaked listen");
+  if (const auto fault = fill(*set, options.given); !fault.empty()) return complain(fault, wrong_usage);
+
+  // Taken from a descriptor, and blocked before any thread starts.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  const int interrupted = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (interrupted < 0) return complain("no signalfd", failed);
+
+  pgwake_handle* handle = nullptr;
+  if (pgwake_open(&handle, set.get()) != PGWAKE_OK) return complain(pgwake_last_error(), wrong_usage);
+  const int code = listener(handle, options.json).run(interrupted, options.channels);
+  close(interrupted);
+  return code;
+}
+
+}  // namespace pgwaked
