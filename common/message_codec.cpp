@@ -7,9 +7,11 @@
 #include <rapidjson/writer.h>
 
 #include <array>
+#include <charconv>
 
 #include "common/base64.hpp"
 #include "common/frame.hpp"
+#include "common/json_text.hpp"
 #include "common/unicode.hpp"
 
 namespace pgwake {
@@ -252,41 +254,31 @@ bool read_into(members& m, Variant& out) {
   return true;
 }
 
-// A stream for rapidjson::Writer that appends to a string.
-struct appender {
-  using Ch = char;
-  std::string& out;
-  void Put(char c) { out.push_back(c); }
-  void Flush() {}
-};
-
-// Writes one frame: reserves the header, closes the object and fills in the length when it goes.
+// Writes one frame: reserves the header, closes the object and fills in the length when it goes. By hand,
+// since every notification comes this way: RapidJSON's writer takes each character on its own.
 class frame_writer {
  public:
-  frame_writer(std::string& out, std::string_view t)
-      : out_(out), at_(out.size()), stream_{out}, writer_(stream_) {
+  frame_writer(std::string& out, std::string_view t) : out_(out), at_(out.size()) {
     out_.append(frame_header, '\0');
-    writer_.StartObject();
-    field("t", t);
+    out_ += '{';
+    text("t", t);
   }
   ~frame_writer() {
-    writer_.EndObject();
+    out_ += '}';
     put_frame_header(out_, at_, out_.size() - at_ - frame_header);
   }
   frame_writer(const frame_writer&) = delete;
   frame_writer& operator=(const frame_writer&) = delete;
 
   // Whatever the server's words were encoded in, the frame is UTF-8.
-  void field(std::string_view name, std::string_view text) {
-    if (is_utf8(text))
-      valid(name, text);
-    else
-      valid(name, replace_bad_utf8(text));
+  void field(std::string_view name, std::string_view content) {
+    out_ += ',';
+    text(name, content);
   }
   // A text known to be UTF-8.
-  void valid(std::string_view name, std::string_view text) {
+  void valid(std::string_view name, std::string_view content) {
     key(name);
-    writer_.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
+    append_json_string(out_, content);
   }
   void field(std::string_view name, const std::optional<std::string>& text) {
     if (text)
@@ -295,30 +287,46 @@ class frame_writer {
       null(name);
   }
   void field(std::string_view name, std::uint64_t number) {
+    std::array<char, 24> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
     key(name);
-    writer_.Uint64(number);
+    out_.append(digits.data(), end);
   }
   void flag(std::string_view name, bool on) {
     key(name);
-    writer_.Bool(on);
+    out_ += on ? "true" : "false";
   }
   void null(std::string_view name) {
     key(name);
-    writer_.Null();
+    out_ += "null";
   }
   void field(std::string_view name, const wire_name& q) {
     if (q.is_string()) return field(name, std::string_view(q.text));
     key(name);
-    writer_.RawValue(q.not_a_string.data(), q.not_a_string.size(), rapidjson::kNullType);
+    out_ += q.not_a_string;
   }
 
  private:
-  void key(std::string_view name) { writer_.Key(name.data(), static_cast<rapidjson::SizeType>(name.size())); }
+  void text(std::string_view name, std::string_view content) {
+    bare_key(name);
+    if (is_utf8(content))
+      append_json_string(out_, content);
+    else
+      append_json_string(out_, replace_bad_utf8(content));
+  }
+  void key(std::string_view name) {
+    out_ += ',';
+    bare_key(name);
+  }
+  // Names of members are ours and need no escapes.
+  void bare_key(std::string_view name) {
+    out_ += '"';
+    out_ += name;
+    out_ += "\":";
+  }
 
   std::string& out_;
   std::size_t at_;
-  appender stream_;
-  rapidjson::Writer<appender> writer_;
 };
 
 void write(std::string& out, const hello& m) {
