@@ -152,8 +152,8 @@ finding connect_finding(const doctor_facts& f, const server& s) {
     return fail("tls", at + ": " + words, "correct sslcert and sslkey in the connection string");
   if (e.timed_out)
     return fail("connect", at + ": " + e.message,
-                "is it the right host and port? A firewall that drops packets, or a server that hangs, looks "
-                "like this");
+                "is it the right host and port? This is how a firewall that drops packets looks, or a server "
+                "that hangs");
   return fail("connect", at + ": " + words,
               "is PostgreSQL running there, listening on that address (listen_addresses) and port?");
 }

@@ -1,0 +1,354 @@
+#include <catch2/catch.hpp>
+
+#include <rapidjson/document.h>
+
+#include "daemon/doctor_report.hpp"
+#include "daemon/terminal_text.hpp"
+
+using namespace pgwaked;
+using facts = doctor_facts;
+
+namespace {
+
+// A host on which all is well.
+facts healthy() {
+  facts f;
+  f.version = "0.1.0";
+  f.this_host = "web1";
+  f.descriptors = 20'000;
+  f.user = "app";
+  f.database = "shop";
+  f.socket = {"/run/s", true, true, 0660, "pgwake", "www-data", std::nullopt};
+  facts::hub_look hub;
+  hub.uid = 104;
+  hub.user = "pgwake";
+  hub.status.version = "0.1.0";
+  hub.status.healthy = true;
+  hub.status.totals.workers = 8;
+  hub.status.totals.channels = 12;
+  hub.status.max_workers = 4096;
+  hub.status.max_channels = 50'000;
+  hub.status.upstream.database = "shop";
+  hub.status.upstream.system_id = "7";
+  f.hub = hub;
+  facts::server_look server;
+  server.host = {"db", "", "5432"};
+  server.addresses = {"10.0.0.1"};
+  server.tls = {true, "TLSv1.3", "AES", 90 * 86'400};
+  server.in_recovery = false;
+  f.servers = {server};
+  facts::session_look s;
+  s.server = "db:5432";
+  s.server_version = 150'018;
+  s.database = "shop";
+  s.system_id = "7";
+  s.notify = facts::delivery::arrived;
+  s.role = facts::role_look{};
+  s.slots = facts::slots_look{100, 3, 20};
+  s.queue_usage = 0.0;
+  s.census = {{"web1", {1, 0}}, {"web2", {1, 3}}};
+  s.clock_off_s = 0.01;
+  f.session = s;
+  return f;
+}
+
+const finding* find(const doctor_report& r, const std::string& check) {
+  for (const auto& f : r.findings)
+    if (f.check == check) return &f;
+  return nullptr;
+}
+
+struct expectation {
+  const char* check;
+  verdict how;
+  const char* says;
+};
+
+void expect(const facts& f, const expectation& e) {
+  const auto r = judge(f);
+  INFO(report_text(r, 100, false));
+  // Of several findings of one check any may be the one.
+  bool seen = false;
+  for (const auto& one : r.findings) {
+    if (one.check != e.check || one.how != e.how) continue;
+    if ((one.found + one.advice).find(e.says) == std::string::npos) continue;
+    seen = true;
+    if (one.how != verdict::ok && one.check != std::string("settings")) CHECK_FALSE(one.advice.empty());
+  }
+  INFO(e.check << " " << to_string(e.how) << ": " << e.says);
+  CHECK(seen);
+  CHECK(r.worst() >= e.how);
+}
+
+facts without_session(pgwake::pg::query_failure why) {
+  auto f = healthy();
+  f.session.reset();
+  f.servers[0].failure = std::move(why);
+  f.servers[0].tls = {};
+  f.servers[0].in_recovery.reset();
+  return f;
+}
+
+constexpr auto ok = verdict::ok;
+constexpr auto warning = verdict::warning;
+constexpr auto failure = verdict::failure;
+
+}  // namespace
+
+TEST_CASE("doctor: a healthy host gets no warning") {
+  const auto r = judge(healthy());
+  INFO(report_text(r, 100, false));
+  CHECK(r.worst() == ok);
+  CHECK(r.skipped.empty());
+  for (const char* check :
+       {"settings", "socket", "hub", "limits", "name", "tls", "login", "primary", "pooler", "listen",
+        "version", "slots", "queue", "timeouts", "fallback", "clock", "budget"}) {
+    INFO(check);
+    REQUIRE(find(r, check) != nullptr);
+    CHECK(find(r, check)->advice.empty());
+  }
+  CHECK(report_text(r, 100, false).find("All good") != std::string::npos);
+}
+
+TEST_CASE("doctor: settings") {
+  auto f = healthy();
+  f.settings_error = "heartbeat: nonsense";
+  expect(f, {"settings", failure, "nonsense"});
+  f = healthy();
+  f.settings_warnings = {"database: a password on the command line"};
+  expect(f, {"settings", warning, "command line"});
+  f = healthy();
+  f.target_fault = "invalid connection option \"hots\"";
+  expect(f, {"settings", failure, "hots"});
+}
+
+TEST_CASE("doctor: the socket") {
+  auto f = healthy();
+  f.socket.mode = 0666;
+  expect(f, {"socket", warning, "every user"});
+  f.configured.allow.push_back({});
+  CHECK(judge(f).worst() == ok);
+  using kind = hub_failure::kind;
+  for (const auto what : {kind::absent, kind::stale, kind::denied, kind::wrong_path, kind::refused,
+                          kind::silent, kind::broken}) {
+    f = healthy();
+    f.hub.reset();
+    f.socket.failure = hub_failure{what, "the words"};
+    expect(f, {"socket", failure, "the words"});
+    CHECK(judge(f).skipped == std::vector<std::string>{"hub"});
+  }
+}
+
+TEST_CASE("doctor: the running hub") {
+  auto f = healthy();
+  f.hub->status.healthy = false;
+  f.hub->status.reason = "pooler";
+  expect(f, {"hub", failure, "pooler"});
+  f.hub->status.draining = true;
+  expect(f, {"hub", warning, "draining"});
+  f = healthy();
+  f.version = "0.2.0";
+  expect(f, {"hub", warning, "restart"});
+  f = healthy();
+  f.session->system_id = "8";
+  expect(f, {"hub", failure, "lead to database shop"});
+  f = healthy();
+  f.session->database = "other";
+  expect(f, {"hub", failure, "other"});
+  f = healthy();
+  f.hub->uid = 33;
+  f.hub->user = "www-data";
+  expect(f, {"hub", warning, "PGWAKE_HUB_USER"});
+}
+
+TEST_CASE("doctor: limits") {
+  auto f = healthy();
+  f.descriptors = 1024;
+  expect(f, {"limits", warning, "LimitNOFILE"});
+  f = healthy();
+  f.hub->status.max_workers = 900;
+  expect(f, {"limits", warning, "max_workers"});
+  f = healthy();
+  f.hub->status.totals.workers = 4000;
+  expect(f, {"limits", warning, "refused"});
+  f = healthy();
+  f.hub->status.totals.channels = 49'000;
+  expect(f, {"limits", warning, "max_channels"});
+}
+
+TEST_CASE("doctor: names and network") {
+  auto f = healthy();
+  f.session.reset();
+  f.servers[0].resolve_error = "Name or service not known";
+  expect(f, {"name", failure, "cannot be resolved"});
+  f = healthy();
+  f.servers[0].resolve_ms = 3000;
+  expect(f, {"name", warning, "3 s"});
+  expect(without_session(
+             {"",
+              "connection to server at \"db\" (10.0.0.1), port 5432 failed: Connection refused Is the "
+              "server running on that host?"}),
+         {"connect", failure, "Connection refused"});
+  expect(without_session({"", "no answer within 5000 ms", true}), {"connect", failure, "firewall"});
+  expect(without_session({"57P03", "FATAL:  the database system is starting up"}),
+         {"connect", failure, "starting up"});
+}
+
+TEST_CASE("doctor: TLS") {
+  auto f =
+      without_session({"", "connection to server at \"db\" failed: SSL error: certificate verify failed"});
+  expect(f, {"tls", failure, "sslrootcert"});
+  f.servers[0].tls = {true, "TLSv1.3", "AES", -3 * 86'400};
+  expect(f, {"tls", failure, "expired 3 d ago"});
+  expect(without_session({"", "failed: server certificate for \"a\" does not match host name \"db\""}),
+         {"tls", failure, "does not match"});
+  expect(without_session({"", "failed: server does not support SSL, but SSL was required"}),
+         {"tls", failure, "no TLS"});
+  f = healthy();
+  f.servers[0].tls.expires_in_s = 5 * 86'400;
+  expect(f, {"tls", warning, "expires in 5 d"});
+  f.servers[0].tls.expires_in_s = -60;
+  expect(f, {"tls", warning, "expired 1 min ago"});
+  f.servers[0].tls = {};
+  expect(f, {"tls", warning, "not encrypted"});
+  for (const char* local : {"localhost", "127.0.0.1", "/run/postgresql"}) {
+    f.servers[0].host.host = local;
+    CHECK(judge(f).worst() == ok);
+  }
+}
+
+TEST_CASE("doctor: login") {
+  for (const char* state : {"28P01", "28000", "3D000", "42501"})
+    expect(without_session({state, "failed: FATAL:  words of the server"}),
+           {"login", failure, "words of the server"});
+  expect(without_session({"", "failed: fe_sendauth: no password supplied"}), {"login", failure, "passfile"});
+}
+
+TEST_CASE("doctor: slots") {
+  expect(without_session({"53300", "failed: FATAL:  sorry, too many clients already"}),
+         {"slots", failure, "max_connections"});
+  const pgwake::pg::query_failure of_role{"53300", "failed: FATAL:  too many connections for role \"app\""};
+  expect(without_session(of_role), {"slots", warning, "running hub"});
+  auto f = without_session(of_role);
+  f.hub.reset();
+  expect(f, {"slots", failure, "CONNECTION LIMIT"});
+  f = healthy();
+  f.session->slots = facts::slots_look{100, 3, 97};
+  expect(f, {"slots", warning, "0 free"});
+  f.hub.reset();
+  expect(f, {"slots", failure, "0 free"});
+  f = healthy();
+  f.session->slots = facts::slots_look{100, 3, 94};
+  expect(f, {"slots", warning, "3 free"});
+  f = healthy();
+  f.session->role = facts::role_look{"app", false, 5, 5, -1, 0};
+  expect(f, {"slots", warning, "may have 5 and has 5"});
+}
+
+TEST_CASE("doctor: primary, and several hosts") {
+  auto f = healthy();
+  f.servers[0].in_recovery = true;
+  expect(f, {"primary", failure, "only standbys"});
+  f = healthy();
+  auto dead = without_session({"", "failed: Connection refused"}).servers[0];
+  f.servers.push_back(dead);
+  const auto r = judge(f);
+  CHECK(r.worst() == warning);
+  CHECK(find(r, "connect")->how == warning);
+}
+
+TEST_CASE("doctor: poolers") {
+  auto f = healthy();
+  f.session->pooler = facts::pooling::transaction;
+  f.session->notify.reset();
+  expect(f, {"pooler", failure, "transaction"});
+  f.session->pooler = facts::pooling::session;
+  expect(f, {"pooler", failure, "allow_session_pooler"});
+  f.session->notify = facts::delivery::arrived;
+  f.configured.allow_session_pooler = true;
+  expect(f, {"pooler", ok, "session mode"});
+  CHECK(judge(f).worst() == ok);
+}
+
+TEST_CASE("doctor: delivery, version, queue, timeouts, clock") {
+  auto f = healthy();
+  f.session->notify = facts::delivery::lost;
+  expect(f, {"listen", failure, "did not arrive"});
+  f.session->notify = facts::delivery::commit_waits;
+  expect(f, {"listen", warning, "synchronous"});
+  f.session->notify = facts::delivery::failed;
+  expect(f, {"listen", failure, "fails"});
+  f = healthy();
+  f.session->server_version = 110'022;
+  expect(f, {"version", warning, "11.22"});
+  f = healthy();
+  f.session->queue_usage = 0.021;
+  CHECK(judge(f).worst() == ok);
+  f.queue_threshold = 0.02;
+  f.session->oldest = facts::transaction_look{412, "cron", "idle in transaction", 3600};
+  expect(f, {"queue", warning, "PID 412 (cron), idle in transaction, in a transaction for 1 h"});
+  f.session->queue_usage = 0.8;
+  expect(f, {"queue", failure, "80 %"});
+  f = healthy();
+  f.session->settings["idle_session_timeout"] = {"60000", "user"};
+  expect(f, {"timeouts", warning, "idle_session_timeout = 60000 ms (user)"});
+  f = healthy();
+  f.session->settings["idle_session_timeout"] = {"0", "default"};
+  f.session->settings["statement_timeout"] = {"30000", "database"};
+  expect(f, {"timeouts", ok, "statement_timeout"});
+  CHECK(judge(f).worst() == ok);
+  f.session->clock_off_s = -90;
+  expect(f, {"clock", warning, "90 s behind"});
+}
+
+TEST_CASE("doctor: workers on fallback and the connection budget") {
+  auto f = healthy();
+  (*f.session->census)["web1"].fallbacks = 2;
+  expect(f, {"fallback", warning, "2 workers"});
+  (*f.session->census)["web1"] = {2, 0};
+  expect(f, {"fallback", warning, "2 hubs"});
+
+  f = healthy();
+  auto b = judge(f).budget.value();
+  CHECK(b.here_now == 1);
+  CHECK(b.here_worst == 9);
+  CHECK(b.server_now == 5);
+  CHECK(b.free == 77);
+  f.fallback_limit = 3;
+  CHECK(judge(f).budget->here_worst == 4);
+  f.hub->status.totals.workers = 200;
+  CHECK(judge(f).worst() == ok);
+  f.fallback_limit.reset();
+  expect(f, {"budget", warning, "PGWAKE_FALLBACK_LIMIT"});
+  f.hub.reset();
+  f.session->census->clear();
+  CHECK(judge(f).budget->here_worst == 0);
+}
+
+TEST_CASE("doctor: text and JSON say the same, and nothing that a terminal would obey") {
+  auto f = healthy();
+  f.session->oldest = facts::transaction_look{1, "\x1b[2J", "idle", 1};
+  f.session->queue_usage = 0.5;
+  const auto r = judge(f);
+  const auto text = report_text(r, 80, false);
+  CHECK(text.find('\x1b') == std::string::npos);
+  for (std::size_t from = 0; from < text.size();) {
+    const auto end = text.find('\n', from);
+    CHECK(columns_of(text.substr(from, end - from)) <= 80);
+    from = end + 1;
+  }
+  rapidjson::Document doc;
+  doc.Parse(report_json(r).c_str());
+  REQUIRE(doc.IsObject());
+  CHECK(std::string(doc["verdict"].GetString()) == "warning");
+  CHECK(doc["checks"].Size() == r.findings.size());
+  CHECK(doc["checks"][0]["advice"].IsNull());
+  CHECK(doc["budget"]["max_connections"].GetInt() == 100);
+  CHECK(doc["budget"]["fallback_limit"].IsNull());
+  CHECK(doc["budget"]["by_host"].Size() == 2);
+  f.session.reset();
+  f.hub.reset();
+  doc.Parse(report_json(judge(f)).c_str());
+  CHECK(doc["budget"].IsNull());
+  CHECK(doc["skipped"].Size() > 5);
+}
