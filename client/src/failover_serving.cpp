@@ -194,7 +194,7 @@ void failover::end_cut(actions& out) {
 // When to hand over to the hub, now that it is well: soon, but not all at once, and later each time it did
 // not last.
 void failover::plan_return(steady_time now) {
-  const auto doubled = settings_.return_delay.count() << std::min(short_stays_, 16U);
+  const auto doubled = settings_.return_delay.count() << std::min(std::max(short_stays_, 1U) - 1, 16U);
   const auto most = static_cast<double>(std::min<std::int64_t>(doubled, settings_.return_delay_cap.count()));
   return_at_ = now + millis{static_cast<std::int64_t>(most * (0.1 + 0.9 * jitter_.next()))};
   return_due_ = true;
