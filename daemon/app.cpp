@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "common/pg/conninfo.hpp"
 #include "common/redact.hpp"
 #include "daemon/control_room.hpp"
 #include "daemon/stats.hpp"
@@ -101,6 +102,18 @@ engine::config engine_config(const settings& s, std::uint64_t nofile) {
   for (const auto& rule : s.allow) c.allow.push_back(admission_of(rule));
   c.version = PGWAKE_VERSION_STRING;
   return c;
+}
+
+std::string database_fault(const loaded& what) {
+  const auto conninfo = read_database(what.values, real_surroundings());
+  if (!conninfo) return {};
+  const auto fault = pg::conninfo_fault(*conninfo);
+  if (fault.empty()) return {};
+  const std::string_view name = what.values.database_file.empty() ? "database" : "database_file";
+  return std::string(name) + ": " + hide_secrets_in(fault, *conninfo) + " (from " +
+         what.origin_of(name).text +
+         "); write a libpq connection string, such as host=db.example dbname=shop user=app, or "
+         "postgresql://app@db.example/shop";
 }
 
 namespace {
@@ -462,6 +475,10 @@ void app::reload() {
   const auto fresh = load(given_, real_surroundings());
   if (!fresh) {
     log_.error("reload refused, nothing changed", fresh.error().message);
+    return;
+  }
+  if (const auto fault = database_fault(*fresh); !fault.empty()) {
+    log_.error("reload refused, nothing changed", fault);
     return;
   }
   std::string changed;

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <string>
+#include <utility>
 
 #include "daemon/app.hpp"
 #include "daemon/log.hpp"
@@ -21,6 +23,7 @@ int wrong_usage(const usage_error& error) {
 int run_command(const command_values& given) {
   auto configuration = load(given, real_surroundings());
   if (!configuration) return wrong_usage(configuration.error());
+  if (auto fault = database_fault(*configuration); !fault.empty()) return wrong_usage({std::move(fault)});
   log out(configuration->values.log_level, configuration->values.log_format);
   try {
     app daemon(std::move(*configuration), given, out);
@@ -36,6 +39,7 @@ int run_command(const command_values& given) {
 int config_command(const command_values& given) {
   const auto configuration = load(given, real_surroundings());
   if (!configuration) return wrong_usage(configuration.error());
+  if (auto fault = database_fault(*configuration); !fault.empty()) return wrong_usage({std::move(fault)});
   print_config(std::cout, *configuration);
   for (const auto& w : configuration->warnings) std::cerr << "pgwaked: warning: " << w << "\n";
   return std::cout.flush() ? 0 : 1;
