@@ -64,6 +64,9 @@ TEST_CASE(
       {{"run"}, {"PGWAKE_HEARTBEAT", "soon"}, {{"PGWAKE_HEARTBEAT", "soon"}}},
       {{"run"}, {"PGWAKE_HEARTBEET", "PGWAKE_HEARTBEAT"}, {{"PGWAKE_HEARTBEET", "5s"}}},
       {{"config", "--heartbeat", "x"}, {"heartbeat"}},
+      {{"run", "--database", "hots=localhost"}, {"database", "hots", "command line", "host="}},
+      {{"run"}, {"hots", "PGWAKE_DATABASE"}, {{"PGWAKE_DATABASE", "hots=localhost"}}},
+      {{"config", "--database", "postgresql://u:tell-nobody@[::1/d"}, {"database", "IPv6"}},
       {{"listen"}, {"CHANNEL"}},
       {{"status", "--yaml"}, {"--yaml"}}};
   for (const auto& one : cases) {
@@ -74,6 +77,7 @@ TEST_CASE(
     INFO(result.err);
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
+    CHECK_FALSE(has(result.err, "tell-nobody"));
     for (const auto& part : one.says) CHECK(has(result.err, part));
   }
 }
@@ -198,10 +202,6 @@ TEST_CASE("section 9: run that cannot start exits with 1 and says why") {
   const auto result = pgwaked({"run", "--socket", "/nonexistent/s", "--database", "host=/nonexistent"});
   CHECK(result.exit_code == 1);
   CHECK(has(result.err, "/nonexistent"));
-  const temp_dir directory;
-  const auto nonsense = pgwaked({"run", "--socket", directory / "s", "--database", "hots=localhost"});
-  CHECK((nonsense.exit_code == 1 || nonsense.exit_code == 2));
-  CHECK(has(nonsense.err, "hots"));
 }
 
 TEST_CASE("section 9: the database may be down at boot (case 29)") {
@@ -243,11 +243,12 @@ TEST_CASE("section 9: status says health, upstream, workers, channels and totals
 
 TEST_CASE("section 9: stats over the socket is what status shows") {
   rig r;
+  auto other = r.worker("another");
+  other.subscribe("c");
   auto worker = r.worker("asker");
-  worker.subscribe("c");
   worker.send_json(R"({"t":"stats"})");
   const auto stats = worker.expect("stats");
-  CHECK(has(stats.text, "asker"));
+  CHECK(has(stats.text, "another"));
   CHECK(stats.doc.MemberCount() > 3);
 }
 
