@@ -1,0 +1,166 @@
+// What a service manager passes and hears, without one: sockets by descriptor, messages to NOTIFY_SOCKET.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+
+#include "support/files.hpp"
+#include "support/hub_daemon.hpp"
+#include "support/process.hpp"
+
+using namespace pgwake::test;
+
+namespace {
+
+int bound_socket(int type, const std::string& path) {
+  const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  if (type != SOCK_DGRAM) REQUIRE(listen(fd, 64) == 0);
+  return fd;
+}
+
+// `pgwaked run` with a descriptor passed as its third, as a service manager would. `owner`: LISTEN_PID, empty
+// for the daemon's own.
+process_options activated(const std::string& socket, int fd, const std::string& owner = "$$",
+                          const std::string& count = "1") {
+  auto options = pgwaked_command({"run", "--database", "host=/nonexistent", "--socket", socket});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c",
+                                             (fd < 0 ? "exec 3>&-; LISTEN_PID=" : "LISTEN_PID=") + owner +
+                                                 " LISTEN_FDS=" + count + " exec \"$@\"",
+                                             "sh"});
+  if (fd >= 0) options.descriptors = {{fd, 3}};
+  return options;
+}
+
+struct notify_listener {
+  temp_dir home;
+  int fd = bound_socket(SOCK_DGRAM, home / "notify");
+  ~notify_listener() { ::close(fd); }
+  notify_listener() {
+    const timeval patience{5, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  std::string next() const {
+    char buffer[4096];
+    const auto n = recv(fd, buffer, sizeof buffer, 0);
+    return n < 0 ? "nothing" : std::string(buffer, static_cast<std::size_t>(n));
+  }
+  std::string next_but(std::string_view ignored) const {
+    for (int i = 0; i < 200; ++i)
+      if (auto text = next(); !text.starts_with(ignored) && !text.starts_with("STATUS=")) return text;
+    return "nothing else";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("case 28: a passed socket is served, close-on-exec, and its path stays at exit") {
+  const temp_dir home;
+  const auto path = home / "s";
+  const int fd = bound_socket(SOCK_STREAM, path);
+  process hub(activated(path, fd));
+  raw_worker worker(path);
+  worker.hello("activated");
+  const auto pid = std::to_string(hub.pid());
+  std::istringstream info(read_file("/proc/" + pid + "/fdinfo/3"));
+  std::string flags;
+  for (std::string word; info >> word;)
+    if (word == "flags:") info >> flags;
+  REQUIRE_FALSE(flags.empty());
+  CHECK((std::stol(flags, nullptr, 8) & O_CLOEXEC) != 0);
+  struct stat before {};
+  REQUIRE(stat(path.c_str(), &before) == 0);
+  worker.close();
+  hub.signal(SIGTERM);
+  CHECK(hub.wait(10s) == 0);
+  struct stat after {};
+  REQUIRE(stat(path.c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  CHECK(can_connect(path));  // the socket itself is still ours: a worker would wait for the next hub
+  ::close(fd);
+}
+
+TEST_CASE("case 28: LISTEN_PID of another process: its descriptors are not ours") {
+  const temp_dir home;
+  const auto elsewhere = home / "elsewhere";
+  const int fd = bound_socket(SOCK_STREAM, elsewhere);
+  const auto path = home / "s";
+  process hub(activated(path, fd, "1"));
+  REQUIRE(eventually(10s, [&] { return can_connect(path); }));
+  raw_worker worker(path);
+  worker.hello();
+  hub.signal(SIGTERM);
+  CHECK(hub.wait(10s) == 0);
+  CHECK_FALSE(can_connect(path));
+  CHECK(can_connect(elsewhere));
+  ::close(fd);
+}
+
+TEST_CASE("case 28: a descriptor of the wrong kind is an error") {
+  const temp_dir home;
+  const auto path = home / "s";
+  const auto fails = [&](int fd, const std::string& count, const std::string& words) {
+    const auto result = run(activated(path, fd, "$$", count));
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Catch::Contains(words));
+    if (fd >= 0) ::close(fd);
+  };
+  fails(bound_socket(SOCK_DGRAM, home / "dgram"), "1", "datagram");
+  fails(bound_socket(SOCK_SEQPACKET, home / "seq"), "1", "sequential-packet");
+  fails(bound_socket(SOCK_STREAM, home / "other"), "1", "make ListenStream= and `socket` the same");
+  fails(socket(AF_INET, SOCK_STREAM, 0), "1", "a TCP or UDP socket");
+  fails(open("/dev/null", O_RDONLY | O_CLOEXEC), "1", "no socket");
+  int pair[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+  fails(pair[0], "1", "a connected socket");
+  ::close(pair[1]);
+  fails(-1, "1", "pgwaked takes a listening Unix stream socket");
+  fails(-1, "2", "passed 2 sockets");
+  fails(-1, "many", "LISTEN_FDS is many");
+}
+
+TEST_CASE("systemd: READY, watchdog, reload and stop are told to NOTIFY_SOCKET") {
+  const notify_listener manager;
+  const temp_dir home;
+  auto options = pgwaked_command({"run", "--database", "host=/nonexistent", "--socket", home / "s"});
+  options.env.emplace_back("NOTIFY_SOCKET", manager.home / "notify");
+  options.env.emplace_back("WATCHDOG_USEC", "300000");
+  process hub(options);
+  CHECK(manager.next() == "READY=1");
+  CHECK(can_connect(home / "s"));  // at that very moment
+  CHECK(manager.next().starts_with("STATUS=not healthy (connecting), 0 workers, 0 channels"));
+  const auto begin = clock::now();
+  int beats = 0;
+  while (clock::now() - begin < 900ms)
+    if (manager.next() == "WATCHDOG=1") ++beats;
+  CHECK(beats >= 5);
+  hub.signal(SIGHUP);
+  CHECK(manager.next_but("WATCHDOG").starts_with("RELOADING=1\nMONOTONIC_USEC="));
+  CHECK(manager.next_but("WATCHDOG") == "READY=1");
+  hub.signal(SIGTERM);
+  CHECK(manager.next_but("WATCHDOG") == "STOPPING=1\nEXTEND_TIMEOUT_USEC=15000000");
+  CHECK(hub.wait(10s) == 0);
+}
+
+TEST_CASE("systemd: a watchdog meant for another process is not fed") {
+  const notify_listener manager;
+  const temp_dir home;
+  auto options = pgwaked_command({"run", "--database", "host=/nonexistent", "--socket", home / "s"});
+  options.env.emplace_back("NOTIFY_SOCKET", manager.home / "notify");
+  options.env.emplace_back("WATCHDOG_USEC", "100000");
+  options.env.emplace_back("WATCHDOG_PID", "1");
+  process hub(options);
+  CHECK(manager.next() == "READY=1");
+  hub.signal(SIGTERM);
+  CHECK(manager.next_but("READY").starts_with("STOPPING=1"));
+  CHECK(hub.wait(10s) == 0);
+}

@@ -1,0 +1,130 @@
+// Socket activation: systemd holds the socket, the hub comes and goes.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "support/files.hpp"
+#include "systemd/host.hpp"
+
+using namespace pgwake::test;
+
+namespace {
+
+std::string settings_for(const std::string& database) {
+  return "drain_grace = \"1s\"\ndatabase = \"" + cluster::shared().conninfo(database) + "\"\n";
+}
+
+}  // namespace
+
+TEST_CASE("systemd: socket activation: the first worker starts the hub") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("lazy", settings_for(database));
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  CHECK(property(hub.unit(), "ActiveState") == "inactive");
+  auto worker = hub.connect();
+  worker.subscribe("c", 10s);
+  db.notify("c", "hello", database);
+  worker.expect_wake("c", "hello");
+  CHECK(property(hub.unit(), "ActiveState") == "active");
+  struct stat socket {};
+  REQUIRE(stat(hub.socket().c_str(), &socket) == 0);
+  CHECK((socket.st_mode & 07777U) == 0660);
+  CHECK(command_ok({"stat", "-c", "%U:%G", hub.socket()}) == "pgwake:pgwake\n");
+}
+
+TEST_CASE("systemd: socket activation holds connecting workers through restarts") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("held", settings_for(database));
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  hub.start();
+  REQUIRE(hub.healthy());
+  struct stat before {};
+  REQUIRE(stat(hub.socket().c_str(), &before) == 0);
+
+  // Workers that come, subscribe and go all the time, under a stream of notifications. To connect must never
+  // fail; a conversation may be cut by the stop, as its `bye` or end of file tells.
+  std::atomic<bool> go_on{true};
+  std::atomic<int> refused{0};
+  std::atomic<int> acked{0};
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] {
+    auto connection = db.connect(database);
+    while (go_on) connection.notify("c", "tick");
+  });
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      while (go_on) {
+        int fd = -1;
+        try {
+          raw_worker worker(hub.socket());
+          fd = worker.fd();
+          worker.hello();
+          worker.subscribe("c" + std::to_string(i), 15s);
+          ++acked;
+        } catch (const std::exception&) {
+          if (fd < 0) ++refused;
+        }
+      }
+    });
+  for (int i = 0; i < 4; ++i) {
+    const auto pid = hub.pid();
+    const auto acked_before = acked.load();
+    command_ok({"systemctl", "restart", hub.unit()});
+    CHECK(hub.pid() != pid);
+    CHECK(eventually(10s, [&] { return acked > acked_before + 8; }));
+  }
+  go_on = false;
+  for (auto& t : threads) t.join();
+  CHECK(refused == 0);
+  struct stat after {};
+  REQUIRE(stat(hub.socket().c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);  // never bound anew
+}
+
+TEST_CASE("systemd: a worker that connects while the hub is stopped waits, and is served by the next one") {
+  const instance hub("waiting", settings_for(cluster::shared().new_database()));
+  hub.drop_in(hub.unit(), "[Service]\nRestartSec=1500ms\n");
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  hub.start();
+  REQUIRE(hub.healthy());
+  kill(hub.pid(), SIGKILL);
+  REQUIRE(eventually(5s, [&] { return property(hub.unit(), "SubState") == "auto-restart"; }));
+  raw_worker worker(hub.socket());
+  worker.send_json(R"({"t":"hello","v":1})");
+  CHECK(worker.expect("welcome", 10s).t() == "welcome");
+}
+
+TEST_CASE("case 28: a passed descriptor of the wrong kind is an error that says what to do") {
+  const instance hub("wrong", settings_for(cluster::shared().new_database()));
+  const auto fails_with = [&](const std::string& lines, const std::string& words) {
+    hub.drop_in(hub.socket_unit(), "[Socket]\nListenStream=\n" + lines);
+    command_ok({"systemctl", "start", hub.socket_unit()});
+    command({"systemctl", "start", "--no-block", hub.unit()});
+    CHECK(eventually(10s, [&] {
+      return journal(hub.unit(), {"--priority", "err"}).find(words) != std::string::npos;
+    }));
+    command({"systemctl", "stop", hub.unit(), hub.socket_unit()});
+  };
+  fails_with("ListenDatagram=" + hub.socket() + "\n", "passed a datagram or sequential-packet socket");
+  fails_with("ListenStream=127.0.0.1:" + std::to_string(random_port()) + "\n", "passed a TCP or UDP socket");
+  fails_with("ListenFIFO=" + hub.socket() + "\n", "passed a FIFO");
+  fails_with("ListenStream=/run/pgwake/elsewhere.sock\n", "make ListenStream= and `socket` the same");
+  fails_with("ListenStream=" + hub.socket() + "\nListenStream=/run/pgwake/second.sock\n", "passed 2 sockets");
+}
+
+TEST_CASE("systemd: a hub started by hand leaves an activated hub alone") {
+  const instance hub("taken", settings_for(cluster::shared().new_database()));
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  hub.start();
+  REQUIRE(hub.healthy());
+  const auto second = command({"pgwaked", "run", "--socket", hub.socket(), "--config", hub.etc(".toml")});
+  CHECK(second.exit_code == 1);
+  CHECK_THAT(second.err, Catch::Contains("another hub serves"));
+  CHECK(hub.connect().fd() >= 0);
+}
