@@ -56,6 +56,38 @@ TEST_CASE("U4: a session that has fallen silent is found out, and replaced") {
   REQUIRE_EVENTUALLY(r.census() == 1, 5s);
 }
 
+TEST_CASE("U3: a session that does not hear its own NOTIFY is deaf, never serves, and is replaced") {
+  rig r({.arguments = {"--probe-timeout", "500ms"}, .through_proxy = true});
+  auto worker = r.worker();
+  worker.subscribe("c");
+  r.proxy().deafen();
+  r.proxy().reset_all();
+  worker.await_health(false);
+  CHECK(worker.drain(2s).empty());
+  CHECK(r.proxy().accepted() >= 3);
+  auto fresh = r.worker();
+  const auto status = fresh.expect("status");
+  CHECK_FALSE(status.healthy());
+  CHECK_FALSE(status.string("reason").empty());
+  r.proxy().deafen(false);
+  CHECK(worker.expect("wake", "c", 10s).gap() == "reconnect");
+}
+
+TEST_CASE("U4: a session that lost its LISTENs, or is another one behind the same socket, is found out") {
+  rig r({.arguments = {"--probe-interval", "500ms", "--probe-timeout", "500ms"}, .through_proxy = true});
+  auto worker = r.worker();
+  worker.subscribe("old");
+  r.proxy().swallow_query("LISTEN \"lost\"");
+  worker.sub("lost");
+  worker.expect("ack", "lost");  // what else could the hub believe
+  const auto first = worker.expect("wake", 5s);
+  const auto second = worker.expect("wake", 5s);
+  CHECK(first.gap() == "reconnect");
+  CHECK(second.gap() == "reconnect");
+  r.notify("lost", "x");
+  worker.expect_wake("lost", "x");
+}
+
 TEST_CASE("U4, case 21: a command whose answer is slow stops neither wakes nor workers, and is no death") {
   rig r({.through_proxy = true});
   auto worker = r.worker();

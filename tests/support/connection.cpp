@@ -40,8 +40,12 @@ connection::connection(const std::string& conninfo) {
     throw sql_error(message, "");
   }
   // Tests are written in UTF-8; a SQL_ASCII database takes bytes as they are.
-  const char* encoding = PQparameterStatus(conn_, "server_encoding");
-  if (encoding != nullptr && std::string_view(encoding) != "SQL_ASCII") PQsetClientEncoding(conn_, "UTF8");
+  const auto is = [&](const char* setting, std::string_view value) {
+    const char* now = PQparameterStatus(conn_, setting);
+    return now != nullptr && now == value;
+  };
+  if (!is("server_encoding", "SQL_ASCII") && !is("client_encoding", "UTF8"))
+    PQsetClientEncoding(conn_, "UTF8");
   PQsetNoticeProcessor(
       conn_, [](void*, const char*) {}, nullptr);
 }

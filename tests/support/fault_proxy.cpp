@@ -97,6 +97,9 @@ void fault_proxy::end_black_hole() {
 void fault_proxy::delay(milliseconds each_way) {
   change([&] { faults_.delay = each_way; });
 }
+void fault_proxy::deafen(bool on) {
+  change([&] { faults_.deaf = on; });
+}
 void fault_proxy::refuse(bool on) {
   change([&] {
     if (on) return close_listener();
@@ -128,6 +131,11 @@ void fault_proxy::fail_query(std::string text, std::string sqlstate, int times) 
   change([&] {
     faults_.rules.push_back(
         {std::move(text), query_rule::action::fail, std::move(sqlstate), milliseconds(0), times});
+  });
+}
+void fault_proxy::swallow_query(std::string text, int times) {
+  change([&] {
+    faults_.rules.push_back({std::move(text), query_rule::action::swallow, {}, milliseconds(0), times});
   });
 }
 void fault_proxy::hold_query(std::string text, milliseconds duration, int times) {

@@ -43,6 +43,8 @@ class fault_proxy {
   void black_hole(direction way = direction::both);
   void end_black_hole();
   void delay(milliseconds each_way);
+  /// The server's notifications are taken out, the rest passes.
+  void deafen(bool on = true);
   /// New connections are refused by the kernel.
   void refuse(bool on = true);
   /// New connections are accepted and never answered.
@@ -58,6 +60,8 @@ class fault_proxy {
 
   /// A simple query that contains `text` is answered with an error, and never reaches the server.
   void fail_query(std::string text, std::string sqlstate, int times = -1);
+  /// It is answered as if it had been carried out, and never reaches the server.
+  void swallow_query(std::string text, int times = 1);
   /// It reaches the server only after `duration` (and so does all that the client sends behind it).
   void hold_query(std::string text, milliseconds duration, int times = 1);
   /// It is passed on, but nothing from the server is for `duration`.

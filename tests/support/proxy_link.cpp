@@ -38,6 +38,15 @@ std::string error_answer(const std::string& sqlstate) {
   return "E" + be32(fields.size() + 4) + fields + "Z" + be32(5) + "I";
 }
 
+// A CommandComplete for each statement, and ReadyForQuery, though nothing was done.
+std::string pretended_answer(const std::string& query) {
+  const auto tag = query.substr(0, query.find(' ')) + '\0';
+  std::string bytes;
+  for (const char c : ";" + query)
+    if (c == ';') bytes += "C" + be32(tag.size() + 4) + tag;
+  return bytes + "Z" + be32(5) + "I";
+}
+
 }  // namespace
 
 proxy_link::proxy_link(int client, int server, bool opaque, std::size_t stall_after, std::size_t cut_after)
@@ -129,11 +138,29 @@ void proxy_link::read_into(int fd, bool from_client_side, proxy_faults& faults) 
     from_client(faults);
     return;
   }
-  if (stage_ == stage::startup_answer) {
+  from_server(std::move(bytes), faults);
+  if (stage_ == stage::startup || stage_ == stage::opaque) from_client(faults);
+}
+
+// Passes on whole messages, but for notifications where the client shall be deaf.
+void proxy_link::from_server(std::string bytes, const proxy_faults& faults) {
+  const auto due = clock::now() + faults.delay;
+  if (stage_ == stage::startup_answer) {  // of one byte: whether TLS follows
     stage_ = bytes[0] == 'N' ? stage::startup : stage::opaque;
-    from_client(faults);
+    return push(to_client_, std::move(bytes), due);
   }
-  push(to_client_, std::move(bytes), clock::now() + faults.delay);
+  if (stage_ != stage::typed) return push(to_client_, std::move(bytes), due);
+  server_unparsed_ += bytes;
+  std::string passed;
+  std::size_t begin = 0;
+  while (server_unparsed_.size() >= begin + 5) {
+    const std::size_t length = 1 + be32(server_unparsed_, begin + 1);
+    if (server_unparsed_.size() < begin + length) break;
+    if (!faults.deaf || server_unparsed_[begin] != 'A') passed.append(server_unparsed_, begin, length);
+    begin += length;
+  }
+  server_unparsed_.erase(0, begin);
+  push(to_client_, std::move(passed), due);
 }
 
 // Cuts what the client sent into messages and passes them on, unless a rule says otherwise.
@@ -172,6 +199,9 @@ bool proxy_link::apply_rules(const std::string& query, proxy_faults& faults, clo
     switch (rule.what) {
       case query_rule::action::fail:
         push(to_client_, error_answer(rule.sqlstate), due);
+        return false;
+      case query_rule::action::swallow:
+        push(to_client_, pretended_answer(query), due);
         return false;
       case query_rule::action::hold_query:
         due += rule.duration;

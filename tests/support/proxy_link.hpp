@@ -12,7 +12,7 @@ namespace pgwake::test {
 
 /// What happens to a simple query that contains `text`.
 struct query_rule {
-  enum class action { fail, hold_query, hold_answer };
+  enum class action { fail, swallow, hold_query, hold_answer };
   std::string text;
   action what;
   std::string sqlstate{};
@@ -25,6 +25,7 @@ struct proxy_faults {
   bool to_server_lost = false;  ///< black hole: nothing is read or forwarded, no FIN either
   bool to_client_lost = false;
   milliseconds delay{0};  ///< each direction
+  bool deaf = false;      ///< notifications are taken out of what the server sends
   std::vector<query_rule> rules;
   std::vector<std::string> queries;  ///< every simple query seen, cut to 1 MiB
 };
@@ -79,12 +80,14 @@ class proxy_link {
   void write_from(lane& from, int fd, bool to_client);
   void pass_end(lane& from, int fd);
   void from_client(proxy_faults& faults);
+  void from_server(std::string bytes, const proxy_faults& faults);
   bool apply_rules(const std::string& query, proxy_faults& faults, clock::time_point& due);
 
   int client_;
   int server_;
   stage stage_;
-  std::string unparsed_;  // what the client sent, short of a whole message
+  std::string unparsed_;         // what the client sent, short of a whole message
+  std::string server_unparsed_;  // and the server
   lane to_server_;
   lane to_client_;
   std::size_t stall_after_;

@@ -37,6 +37,23 @@ TEST_CASE("support: the proxy answers a LISTEN with an error, once") {
   CHECK(through.value("SELECT string_agg(c, ',') FROM pg_listening_channels() c") == "good,bad");
 }
 
+TEST_CASE("support: the proxy swallows statements and notifications") {
+  auto& db = cluster::shared();
+  fault_proxy proxy(db);
+  connection through(proxy.conninfo());
+  proxy.swallow_query("LISTEN b");
+  through.exec("LISTEN a");
+  through.exec("LISTEN b; LISTEN c");
+  CHECK(through.value("SELECT string_agg(c, ',') FROM pg_listening_channels() c") == "a");
+  proxy.deafen();
+  db.notify("a", "unheard");
+  CHECK_FALSE(through.next_notification(100ms).has_value());
+  CHECK(through.value("SELECT repeat('A', 1000000)").size() == 1000000);
+  proxy.deafen(false);
+  db.notify("a", "heard");
+  CHECK(through.next_notification(2s)->payload == "heard");
+}
+
 TEST_CASE("support: the proxy holds queries and answers back, while notifications flow past a held query") {
   auto& db = cluster::shared();
   fault_proxy proxy(db);

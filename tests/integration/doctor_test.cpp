@@ -1,0 +1,402 @@
+// `pgwaked doctor` against each fault it names, made for real.
+#include <rapidjson/document.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+
+#include <map>
+
+#include "integration/rig.hpp"
+#include "support/pgbouncer.hpp"
+
+using namespace pgwake::test;
+
+namespace {
+
+struct diagnosis {
+  int exit_code = -1;
+  std::string output;  // for INFO
+  struct one {
+    std::string verdict, found, advice;
+  };
+  std::multimap<std::string, one> checks;
+  rapidjson::Document doc;
+
+  // The worst verdict of a check; empty where it was not made.
+  std::string verdict(const std::string& check) const {
+    std::string worst;
+    const auto rank = [](const std::string& v) {
+      return v == "failure" ? 3 : v == "warning" ? 2 : v == "ok" ? 1 : 0;
+    };
+    for (auto [it, end] = checks.equal_range(check); it != end; ++it)
+      if (rank(it->second.verdict) > rank(worst)) worst = it->second.verdict;
+    return worst;
+  }
+  bool says(const std::string& check, const std::string& words) const {
+    for (auto [it, end] = checks.equal_range(check); it != end; ++it)
+      if ((it->second.found + it->second.advice).find(words) != std::string::npos) return true;
+    return false;
+  }
+};
+
+diagnosis doctor(std::vector<std::string> arguments, const std::string& account = {},
+                 std::vector<std::pair<std::string, std::string>> env = {}) {
+  arguments.insert(arguments.begin(), {"doctor", "--json", "--max-workers", "64"});
+  auto job = pgwaked_command(std::move(arguments));
+  job.account = account;
+  job.env = std::move(env);
+  const auto result = run(std::move(job), 30s);
+  diagnosis out;
+  out.exit_code = result.exit_code;
+  out.output = "pgwaked doctor exited with " + std::to_string(out.exit_code) + "\n" + result.err;
+  INFO(result.out << result.err);
+  out.doc.Parse(result.out.c_str());
+  REQUIRE(out.doc.IsObject());
+  for (const auto& c : out.doc["checks"].GetArray()) {
+    out.output +=
+        std::string(c["check"].GetString()) + " " + c["verdict"].GetString() + ": " + c["found"].GetString() +
+        (c["advice"].IsString() ? std::string(" -> ") + c["advice"].GetString() : std::string()) + "\n";
+    out.checks.emplace(c["check"].GetString(),
+                       diagnosis::one{c["verdict"].GetString(), c["found"].GetString(),
+                                      c["advice"].IsString() ? c["advice"].GetString() : ""});
+  }
+  return out;
+}
+
+hub_options small_hub(std::string database) {
+  return {.database = std::move(database), .arguments = {"--max-workers", "64"}};
+}
+
+}  // namespace
+
+TEST_CASE("section 9: doctor finds nothing on a healthy host, and says nothing alarming") {
+  auto& pg = cluster::shared();
+  const auto database = pg.new_database();
+  hub_daemon hub(small_hub(pg.conninfo(database)));
+  auto worker = hub.connect_v1("puma");
+  worker.subscribe("c");
+  const auto d = doctor({"--socket", hub.socket(), "--database", pg.conninfo(database)});
+  INFO(d.output);
+  CHECK(d.exit_code == 0);
+  for (const auto& [check, one] : d.checks) CHECK(one.verdict == "ok");
+  for (const char* check :
+       {"settings", "socket", "hub", "limits", "name", "tls", "login", "primary", "pooler", "listen",
+        "version", "slots", "queue", "timeouts", "fallback", "clock", "budget"})
+    CHECK(d.verdict(check) == "ok");
+  const auto& budget = d.doc["budget"];
+  CHECK(budget["here_now"].GetInt() >= 1);
+  CHECK(budget["workers_here"].GetInt() == 1);
+  CHECK(budget["max_connections"].GetInt() == std::stoi(pg.value("SHOW max_connections")));
+  // It leaves nothing behind, and the hub and its worker notice nothing.
+  CHECK(pg.census("pgwake-doctor@%") == 0);
+  CHECK(worker.drain(200ms).empty());
+
+  auto job = pgwaked_command({"doctor", "--socket", hub.socket(), "--max-workers", "64"});
+  job.env = {{"PGWAKE_DATABASE", pg.conninfo(database)}};
+  const auto text = run(std::move(job), 30s);
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.find("All good") != std::string::npos);
+  for (const char* word : {"warning ", "failure", "error"}) {
+    INFO(word);
+    CHECK(text.out.find(word) == std::string::npos);
+  }
+}
+
+TEST_CASE("section 9, case 36: doctor names a pooler and its mode") {
+  auto& pg = cluster::shared();
+  const std::string mode = GENERATE("session", "transaction", "statement");
+  const std::string more = GENERATE("", "default_pool_size = 1", "server_round_robin = 1");
+  const pgbouncer pooler(pg, mode, more);
+  auto d = doctor({"--socket", "/nonexistent/s", "--database", pooler.conninfo()});
+  INFO(mode << " " << more << "\n" << d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.verdict("pooler") == "failure");
+  CHECK(d.says("pooler", mode == "session" ? "session mode" : "transaction (or statement) mode"));
+  d = doctor({"--socket", "/nonexistent/s", "--allow-session-pooler", "--database", pooler.conninfo()});
+  INFO(d.output);
+  CHECK(d.verdict("pooler") == (mode == "session" ? "ok" : "failure"));
+  if (mode == "session") CHECK(d.verdict("listen") == "ok");
+}
+
+TEST_CASE("section 9: doctor names a standby, and is content where the list has a primary") {
+  auto& pg = cluster::shared();
+  const auto standby = pg.make_standby();
+  auto d = doctor({"--socket", "/nonexistent/s", "--database", standby->conninfo()});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.verdict("primary") == "failure");
+  CHECK(d.says("primary", "standby"));
+  CHECK(d.verdict("login") == "ok");
+  d = doctor({"--socket", "/nonexistent/s", "--database",
+              "host=127.0.0.1,127.0.0.1 port=" + std::to_string(standby->port()) + "," +
+                  std::to_string(pg.port()) + " dbname=postgres user=postgres"});
+  INFO(d.output);
+  CHECK(d.verdict("primary") == "ok");
+  CHECK(d.says("primary", std::to_string(standby->port())));
+  CHECK(d.verdict("listen") == "ok");
+}
+
+TEST_CASE("section 9: doctor names full slots") {
+  cluster pg({.settings = {{"max_connections", "8"}, {"superuser_reserved_connections", "3"}}});
+  pg.exec("CREATE ROLE app LOGIN");
+  std::vector<connection> crowd;
+  // Five are for ordinary roles, the superuser's session of this test is one. With one left doctor's first
+  // session gets in, the second does not.
+  while (crowd.size() < 3) crowd.push_back(pg.connect("postgres", "app"));
+  auto d = doctor({"--socket", "/nonexistent/s", "--database", pg.conninfo("postgres", "app")});
+  INFO(d.output);
+  CHECK(d.verdict("slots") == "warning");
+  CHECK(d.says("slots", "1 free"));
+  CHECK(d.verdict("listen") == "ok");
+  crowd.push_back(pg.connect("postgres", "app"));
+  d = doctor({"--socket", "/nonexistent/s", "--database", pg.conninfo("postgres", "app")});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.verdict("slots") == "failure");
+  CHECK(d.says("slots", "max_connections"));
+  // A superuser still gets in, and sees the same.
+  d = doctor({"--socket", "/nonexistent/s", "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.verdict("slots") == "failure");
+  CHECK(d.says("slots", "0 free"));
+}
+
+TEST_CASE("U8: doctor understands a CONNECTION LIMIT of 1 that the hub uses up") {
+  auto& pg = cluster::shared();
+  pg.exec("CREATE ROLE one LOGIN CONNECTION LIMIT 1");
+  const auto conninfo = pg.conninfo("postgres", "one");
+  hub_daemon hub(small_hub(conninfo));
+  const auto d = doctor({"--socket", hub.socket(), "--database", conninfo});
+  INFO(d.output);
+  CHECK(d.exit_code == 1);
+  CHECK(d.verdict("slots") == "warning");
+  CHECK(d.says("slots", "the running hub holds"));
+}
+
+TEST_CASE("section 9: doctor names what stops a login, and never a password") {
+  cluster pg;
+  pg.exec("CREATE ROLE app LOGIN PASSWORD 'right-one'; CREATE ROLE outsider LOGIN");
+  pg.set_hba("local all postgres trust\nhost all app 127.0.0.1/32 scram-sha-256\n");
+  const auto try_it = [&](const std::string& conninfo) {
+    auto d = doctor({"--socket", "/nonexistent/s"}, {}, {{"PGWAKE_DATABASE", conninfo}});
+    INFO(d.output);
+    CHECK(d.output.find("wrong-one") == std::string::npos);
+    CHECK(d.exit_code == 2);
+    return d;
+  };
+  auto d = try_it(pg.conninfo("postgres", "app") + " password=wrong-one");
+  INFO(d.output);
+  CHECK(d.verdict("login") == "failure");
+  CHECK(d.says("login", "password"));
+  d = try_it(pg.conninfo("postgres", "app"));
+  CHECK(d.says("login", "passfile"));
+  d = try_it(pg.conninfo("postgres", "outsider"));
+  CHECK(d.says("login", "pg_hba.conf"));
+  d = try_it(pg.conninfo("nowhere", "app") + " password=right-one");
+  CHECK(d.says("login", "create the database"));
+  d = try_it("postgresql://app:wrong-one@127.0.0.1:" + std::to_string(random_port()) + "/postgres");
+  CHECK(d.verdict("connect") == "failure");
+  CHECK(d.says("connect", "Connection refused"));
+  d = try_it("postgresql://app:wrong-one@no-such-host.invalid/postgres");
+  CHECK(d.verdict("name") == "failure");
+  d = try_it("hots=localhost password=wrong-one");
+  CHECK(d.verdict("settings") == "failure");
+  CHECK(d.says("settings", "hots"));
+}
+
+TEST_CASE("section 9: doctor gives up on a server that does not answer") {
+  fault_proxy silent(cluster::shared());
+  silent.hang_connects();
+  diagnosis d;
+  const auto taken = time_of([&] {
+    d = doctor({"--socket", "/nonexistent/s", "--connect-timeout", "2s", "--database", silent.conninfo()});
+  });
+  INFO(d.output);
+  CHECK(taken < 6s);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("connect", "no answer within 2000 ms"));
+}
+
+TEST_CASE("section 9: doctor names an expired certificate, and other troubles of TLS") {
+  cluster pg({.tls = true});
+  const auto conninfo = [&](const std::string& host, const std::string& mode) {
+    return "host=" + host + " port=" + std::to_string(pg.port()) +
+           " dbname=postgres user=postgres sslmode=" + mode + " sslrootcert=" + pg.ca_file();
+  };
+  auto d = doctor({"--socket", "/nonexistent/s", "--database", conninfo("localhost", "verify-full")});
+  INFO(d.output);
+  CHECK(d.says("tls", "TLSv1"));
+  CHECK(d.says("tls", "expires in"));  // the test's certificate lives two days
+
+  run_ok({.argv = {"openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
+                   "-CAcreateserial", "-days", "0", "-extfile", "san.cnf", "-out", "server.crt"},
+          .directory = pg.directory()});
+  give_to_server(pg.directory() + "/server.crt");
+  pg.exec("SELECT pg_reload_conf()");
+  REQUIRE_EVENTUALLY(
+      doctor({"--socket", "/nonexistent/s", "--database", conninfo("localhost", "verify-full")})
+              .verdict("tls") == "failure",
+      10s);
+  d = doctor({"--socket", "/nonexistent/s", "--database", conninfo("localhost", "verify-full")});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("tls", "certificate expired"));
+  // Who does not verify is served, and warned.
+  d = doctor({"--socket", "/nonexistent/s", "--database",
+              "host=localhost port=" + std::to_string(pg.port()) +
+                  " dbname=postgres user=postgres sslmode=require"});
+  INFO(d.output);
+  CHECK(d.verdict("tls") == "warning");
+  CHECK(d.says("tls", "certificate expired"));
+  CHECK(d.verdict("listen") == "ok");
+}
+
+TEST_CASE("section 9: doctor names a server without TLS where TLS is demanded") {
+  const auto d =
+      doctor({"--socket", "/nonexistent/s", "--database", cluster::shared().conninfo() + " sslmode=require"});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("tls", "no TLS"));
+}
+
+TEST_CASE("section 9, case 35: doctor names idle_session_timeout, and whose it is") {
+  auto& pg = cluster::shared();
+  pg.exec("CREATE ROLE idler LOGIN; ALTER ROLE idler SET idle_session_timeout = '1min'");
+  hub_daemon hub(small_hub(pg.conninfo("postgres", "idler")));
+  const auto d = doctor({"--socket", hub.socket(), "--database", pg.conninfo("postgres", "idler")});
+  INFO(d.output);
+  CHECK(d.exit_code == 1);
+  CHECK(d.verdict("timeouts") == "warning");
+  CHECK(d.says("timeouts", "idle_session_timeout = 60000 ms (user)"));
+}
+
+TEST_CASE("section 9: doctor names a notify queue that fills, and who keeps it from emptying") {
+  cluster pg;
+  auto sleeper = pg.connect();
+  sleeper.exec("SET application_name = 'forgotten'; LISTEN anything");
+  sleeper.exec("BEGIN; SELECT 1");
+  // The queue holds 8 GiB: 2 % are 160 MiB, one page of 8 KiB for each of these.
+  auto publisher = pg.connect();
+  for (int i = 0; i < 22; ++i)
+    publisher.exec("SELECT pg_notify('q', n || repeat('x', 7900)) FROM generate_series(1, 1000) n");
+  CHECK(std::stod(pg.value("SELECT pg_notification_queue_usage()")) > 0.02);
+  auto d = doctor({"--socket", "/nonexistent/s", "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.verdict("queue") == "ok");
+  CHECK(d.verdict("listen") == "ok");
+  d = doctor({"--socket", "/nonexistent/s", "--queue-threshold", "2", "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.verdict("queue") == "warning");
+  CHECK(
+      d.says("queue", "PID " + std::to_string(sleeper.backend_pid()) + " (forgotten), idle in transaction"));
+  sleeper.exec("COMMIT");
+  REQUIRE_EVENTUALLY(std::stod(pg.value("SELECT pg_notification_queue_usage()")) < 0.02, 20s);
+  d = doctor({"--socket", "/nonexistent/s", "--queue-threshold", "2", "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.verdict("queue") == "ok");
+}
+
+TEST_CASE("case 40: doctor names a NOTIFY that waits behind a synchronous commit") {
+  cluster pg;
+  pg.exec("CREATE TABLE work(n int)");
+  pg.set("synchronous_standby_names", "nobody");
+  auto waiting = pg.connect();
+  waiting.exec("SET synchronous_commit = on");
+  waiting.send("BEGIN; INSERT INTO work VALUES (1); NOTIFY c; COMMIT");
+  REQUIRE_EVENTUALLY(pg.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1",
+                     5s);
+  const auto d = doctor({"--socket", "/nonexistent/s", "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.verdict("listen") == "warning");
+  CHECK(d.says("listen", "synchronous"));
+  pg.set("synchronous_standby_names", "");
+}
+
+TEST_CASE("section 9: doctor names a socket that is absent, stale, no socket, or closed to the user") {
+  auto& pg = cluster::shared();
+  const temp_dir directory;
+  auto d = doctor({"--socket", directory / "none", "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("socket", "no such socket"));
+  CHECK(d.verdict("listen") == "ok");
+  write_file(directory / "plain", "x");
+  CHECK(
+      doctor({"--socket", directory / "plain", "--database", pg.conninfo()}).says("socket", "not a socket"));
+
+  hub_daemon hub(small_hub(pg.conninfo()));
+  if (geteuid() == 0) {
+    d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()}, server_account());
+    INFO(d.output);
+    CHECK(d.exit_code == 2);
+    CHECK(d.verdict("socket") == "failure");
+    CHECK(d.says("socket", "permission denied"));
+    CHECK(d.says("socket", "0660"));
+  }
+  hub.kill();
+  d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("socket", "nobody listens"));
+}
+
+TEST_CASE("section 9: doctor names a socket that everybody may use, and a hub that hangs") {
+  auto& pg = cluster::shared();
+  hub_daemon hub({.database = pg.conninfo(), .arguments = {"--max-workers", "64", "--socket-mode", "0666"}});
+  auto d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.exit_code == 1);
+  CHECK(d.verdict("socket") == "warning");
+  hub.child().signal(SIGSTOP);
+  d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()});
+  hub.child().signal(SIGCONT);
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("socket", "does not answer"));
+}
+
+TEST_CASE("section 9: doctor names a degraded hub, another database, and workers on their own connections") {
+  auto& pg = cluster::shared();
+  const auto database = pg.new_database();
+  hub_daemon hub(small_hub(pg.conninfo(database)));
+  auto d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("hub", "serves database " + database));
+
+  std::array<char, 256> host{};
+  REQUIRE(gethostname(host.data(), host.size()) == 0);
+  auto fallen = pg.connect(database);
+  fallen.exec("SET application_name = 'pgwake-fallback@" + std::string(host.data()) + "'");
+  d = doctor({"--socket", hub.socket(), "--database", pg.conninfo(database)});
+  INFO(d.output);
+  CHECK(d.exit_code == 1);
+  CHECK(d.says("fallback", "1 worker of this host"));
+
+  pg.exec("ALTER DATABASE " + database + " ALLOW_CONNECTIONS false");
+  pg.terminate_all();
+  REQUIRE(hub.await_health(false, 5s));
+  d = doctor({"--socket", hub.socket(), "--database", pg.conninfo(database)});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.verdict("hub") == "failure");
+  CHECK(d.verdict("login") == "failure");
+}
+
+TEST_CASE("section 9: doctor takes the hub's own file, and names what is wrong in it") {
+  auto& pg = cluster::shared();
+  const temp_dir directory;
+  const auto file = directory / "shop.toml";
+  write_file(file, "database = \"" + pg.conninfo() + "\"\nsocket = \"" + (directory / "s") +
+                       "\"\nhaertbeat = \"5s\"\n");
+  auto d = doctor({"--config", file});
+  INFO(d.output);
+  CHECK(d.exit_code == 2);
+  CHECK(d.says("settings", "haertbeat"));
+  write_file(file, "database = \"" + pg.conninfo() + "\"\nsocket = \"" + (directory / "s") + "\"\n");
+  d = doctor({"--config", file});
+  INFO(d.output);
+  CHECK(d.verdict("settings") == "ok");
+  CHECK(d.says("socket", directory / "s"));
+  CHECK(d.verdict("listen") == "ok");
+  CHECK(doctor({"--config", file, "--queue-threshold", "lots"}).says("settings", "queue-threshold"));
+}
