@@ -47,6 +47,7 @@ function between(name, from, to) {
     return [bound, own];
   });
 }
+const nothing = {h: new Proxy({}, {get: () => Array(99).fill([0, 0])})};
 function quantile(buckets, q) {
   const total = buckets.reduce((sum, [, n]) => sum + n, 0);
   if (!total) return null;
@@ -58,7 +59,9 @@ function quantile(buckets, q) {
   }
   return lower;
 }
-const latency = (q, i) => i < 1 ? null : quantile(between('pgwaked_wake_latency_seconds', past[Math.max(0, i - 5)], past[i]), q);
+// Over the `span` samples before sample i.
+const latency = (q, i, name = 'wake', span = 5) =>
+  i < 1 ? null : quantile(between(`pgwaked_${name}_latency_seconds`, past[Math.max(0, i - span)], past[i]), q);
 
 // --- words ----------------------------------------------------------------------------------------------------
 
@@ -70,6 +73,7 @@ function short(n, units, base) {
   return (k && n < 10 ? n.toFixed(1) : digits(n)) + units[k];
 }
 const count = n => n < 100000 ? digits(n) : short(n, ['', ' k', ' M', ' G'], 1000);
+const tickCount = n => n < 10000 ? digits(n) : short(n, ['', ' k', ' M', ' G'], 1000);
 const perSecond = n => n === null ? '–' : count(n);
 const bytes = n => short(n, [' B', ' KiB', ' MiB', ' GiB'], 1024);
 function time(s) {
@@ -122,8 +126,9 @@ function path(values, x, y) {
 }
 function area(values, x, y, base) {
   const from = values.findIndex(n => n !== null);
+  if (from < 0) return '';
   const line = path(values.map(n => n ?? 0).slice(from), i => x(i + from), y);
-  return from < 0 ? '' : `${line}L${x(values.length - 1).toFixed(1)} ${base}L${x(from).toFixed(1)} ${base}Z`;
+  return `${line}L${x(values.length - 1).toFixed(1)} ${base}L${x(from).toFixed(1)} ${base}Z`;
 }
 
 function spark(svg, values, tone) {
@@ -134,10 +139,10 @@ function spark(svg, values, tone) {
     element('path', {d: path(values, x, y), fill: 'none', stroke: colour(tone), 'stroke-width': 1.8, 'stroke-linejoin': 'round'}));
 }
 
+// From 0 to what is over `top`, in at most five round steps.
 function ticksOf(top, binary) {
-  let step = binary ? 1024 ** Math.max(0, Math.floor(Math.log(top) / Math.log(1024) - .2)) : 10 ** Math.floor(Math.log10(top));
-  const steps = binary ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] : [.1, .2, .5, 1, 2, 5];
-  step *= steps.find(s => top / (s * step) <= 4) ?? 1;
+  const power = 10 ** Math.floor(Math.log10(top));
+  const step = binary ? 2 ** Math.ceil(Math.log2(top / 4)) : power * [.2, .5, 1, 2, 5].find(s => top / (s * power) <= 4);
   return Array.from({length: Math.ceil(top / step - 1e-9) + 1}, (_, i) => i * step);
 }
 
@@ -198,7 +203,7 @@ function spread() {
   const total = buckets.reduce((sum, [, n]) => sum + n, 0), p99 = quantile(buckets, .99);
   const ticks = ticksOf(Math.max(1, ...buckets.map(([, n]) => n)) * 1.02), top = ticks[ticks.length - 1];
   const y = n => 6 + (1 - n / top) * (f.h - f.bottom - 6), each = f.inner / buckets.length;
-  grid(svg, f, ticks, y, count);
+  grid(svg, f, ticks, y, tickCount);
   buckets.forEach(([bound, n], i) => {
     const lower = i ? buckets[i - 1][0] : 0, height = f.h - f.bottom - y(n), label = bound === Infinity ? 'longer' : time(bound);
     svg.append(element('rect', {x: f.left + i * each + 1.5, width: Math.max(1, each - 3), y: f.h - f.bottom - Math.max(height, n ? 2 : 0),
@@ -302,13 +307,17 @@ function show() {
   const end = past.length - 1, lat = q => each(i => latency(q, i));
   const p50 = lat(.5), p99 = lat(.99), notifications = each(i => rate('pgwaked_notifications_total', i));
   const delivered = each(i => rate('pgwaked_wakes_delivered_total', i)), coalesced = each(i => rate('pgwaked_wakes_coalesced_total', i));
+  const acks = each(i => rate('pgwaked_acks_total', i));
   showHead();
   tile('notifications', perSecond(notifications[end]), 'per second', `${count(value('pgwaked_notifications_total'))} since the start`, notifications, 'blue');
-  tile('wakes', perSecond(delivered[end]), 'per second', `${perSecond(coalesced[end])} more merged per second`, delivered, 'teal');
-  tile('latency', time(p99[end]), '', `half of them within ${time(p50[end])}`, p99, 'violet');
-  tile('workers', count(workers(last())), '', `${count(value('pgwaked_channels'))} channels, ${count(value('pgwaked_subscriptions'))} subscriptions`, each((i, s) => workers(s)), 'amber');
-  plot('rate', [{label: 'wakes delivered', tone: 'teal', values: delivered}, {label: 'merged', tone: 'amber', values: coalesced},
-    {label: 'notifications', tone: 'blue', values: notifications}], {format: perSecond, least: 10});
+  tile('wakes', perSecond(delivered[end]), 'per second', `${perSecond(coalesced[end])} more merged`, delivered, 'teal');
+  tile('latency', time(p99[end]), '', `half within ${time(p50[end])}`, p99, 'violet');
+  // Subscriptions are rare: those seen here, else all since the start.
+  const acked = q => latency(q, end, 'ack', keep) ?? quantile(between('pgwaked_ack_latency_seconds', nothing, last()), q);
+  tile('acks', time(acked(.99)), '', `half within ${time(acked(.5))}`, acks, 'blue');
+  tile('workers', count(workers(last())), '', `on ${count(value('pgwaked_channels'))} channels`, each((i, s) => workers(s)), 'amber');
+  plot('rate', [{label: 'wakes delivered', tone: 'teal', values: delivered, format: perSecond}, {label: 'merged', tone: 'amber', values: coalesced, format: perSecond},
+    {label: 'notifications', tone: 'blue', values: notifications, format: perSecond}], {format: tickCount, least: 10});
   plot('latency', [{label: 'p50', tone: 'blue', values: p50}, {label: 'p90', tone: 'teal', values: lat(.9)}, {label: 'p99', tone: 'violet', values: p99}], {format: time, log: true});
   plot('backlog', [{label: 'all outboxes', tone: 'blue', values: each((i, s) => value('pgwaked_outbox_bytes', s))},
     {label: 'the fullest', tone: 'amber', values: each((i, s) => value('pgwaked_worker_outbox_bytes', s))}], {format: bytes, binary: true, least: 1024});
@@ -320,19 +329,23 @@ function show() {
 
 // --- the loop -------------------------------------------------------------------------------------------------
 
+async function ask() {
+  const answer = await fetch('/metrics', {headers: {Accept: 'text/plain'}, signal: AbortSignal.timeout(5000)});
+  if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+  return parse(await answer.text());
+}
 async function sample() {
-  try {
-    const answer = await fetch('/metrics', {headers: {Accept: 'text/plain'}, signal: AbortSignal.timeout(5000)});
-    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    const s = parse(await answer.text());
-    if (past.length && s.info.hub !== last().info.hub) past.length = 0;  // another hub: its counters begin anew
-    past.push(s);
-    if (past.length > keep) past.shift();
-    show();
-  } catch (error) {
-    showState('silent', 'No answer', `The hub does not answer (${error.message}). It stopped, or this page's way to it is cut.`);
-  }
   setTimeout(sample, period);
+  let s;
+  try {
+    s = await ask();
+  } catch (error) {
+    return showState('silent', 'No answer', `The hub does not answer (${error.message}). It stopped, or this page's way to it is cut.`);
+  }
+  if (past.length && s.info.hub !== last().info.hub) past.length = 0;  // another hub: its counters begin anew
+  past.push(s);
+  if (past.length > keep) past.shift();
+  show();
 }
 for (const box of document.querySelectorAll('.plots figure:not(#plot-spread) svg')) {
   box.addEventListener('pointermove', e => {
