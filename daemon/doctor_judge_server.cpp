@@ -54,7 +54,7 @@ void judge_names(const server& s, doctor_report& out) {
 // True if the failure is one of TLS.
 bool judge_tls_failure(const doctor_facts& f, const server& s, doctor_report& out) {
   const auto& words = s.failure->message;
-  const bool expired = s.tls.expires_in_s && *s.tls.expires_in_s < 0;
+  const bool expired = s.tls.expires_in_s && *s.tls.expires_in_s <= 0;
   if (mentions(words, "certificate verify failed") || mentions(words, "certificate has expired")) {
     if (expired)
       out.findings.push_back(fail(
@@ -97,7 +97,7 @@ void judge_tls(const server& s, doctor_report& out) {
              "set ssl = on at the server and sslmode=verify-full here, unless the network is yours alone"));
   }
   const std::string found = place(s.host) + ": " + s.tls.protocol + ", " + s.tls.cipher;
-  if (s.tls.expires_in_s && *s.tls.expires_in_s < 0)
+  if (s.tls.expires_in_s && *s.tls.expires_in_s <= 0)
     return out.findings.push_back(warn("tls",
                                        found + "; the server's certificate expired " +
                                            days(*s.tls.expires_in_s) + " ago (not verified here: sslmode)",

@@ -101,14 +101,15 @@ void judge_slots(const doctor_facts& f, const look& s, doctor_report& out) {
     return out.findings.push_back(
         hub_lives ? warn("slots", found + "; no fallback and no reconnect gets one", advice)
                   : fail("slots", found, advice));
-  if (free * 20 <= n.max_connections) return out.findings.push_back(warn("slots", found, advice));
+  if (free <= 2 || free * 20 <= n.max_connections)
+    return out.findings.push_back(warn("slots", found, advice));
   out.findings.push_back(ok("slots", found));
 }
 
 void judge_queue(const doctor_facts& f, const look& s, doctor_report& out) {
   if (!s.queue_usage) return out.skipped.push_back("queue");
   const double usage = *s.queue_usage;
-  const std::string found = number(usage * 100) + " % of the notify queue is in use (warning from " +
+  const std::string found = number(usage * 100) + " % of the notify queue is in use (threshold " +
                             number(f.queue_threshold * 100) + " %)";
   if (usage < f.queue_threshold) return out.findings.push_back(ok("queue", found));
   std::string advice =

@@ -39,7 +39,7 @@ target target_of(const connect_settings& settings);
 struct tls_state {
   bool in_use = false;
   std::string protocol, cipher;  // `TLSv1.3`
-  // Of the server's certificate, where the TLS library tells; negative: it has expired.
+  // Of the server's certificate, where the TLS library tells; 0 or less: it has expired.
   std::optional<std::int64_t> expires_in_s;
 };
 

@@ -87,7 +87,7 @@ TEST_CASE("section 9: doctor finds nothing on a healthy host, and says nothing a
   CHECK(budget["workers_here"].GetInt() == 1);
   CHECK(budget["max_connections"].GetInt() == std::stoi(pg.value("SHOW max_connections")));
   // It leaves nothing behind, and the hub and its worker notice nothing.
-  CHECK(pg.census("pgwake-doctor@%") == 0);
+  CHECK(eventually(3s, [&] { return pg.census("pgwake-doctor@%") == 0; }));
   CHECK(worker.drain(200ms).empty());
 
   auto job = pgwaked_command({"doctor", "--socket", hub.socket(), "--max-workers", "64"});
@@ -147,6 +147,7 @@ TEST_CASE("section 9: doctor names full slots") {
   CHECK(d.verdict("slots") == "warning");
   CHECK(d.says("slots", "1 free"));
   CHECK(d.verdict("listen") == "ok");
+  REQUIRE_EVENTUALLY(pg.census("pgwake-doctor@%") == 0, 3s);
   crowd.push_back(pg.connect("postgres", "app"));
   d = doctor({"--socket", "/nonexistent/s", "--database", pg.conninfo("postgres", "app")});
   INFO(d.output);
