@@ -20,8 +20,7 @@ struct hub::subscription {
   bool subscribed = true;     // false: unsubscribed, only the acks are owed
   bool acked = false;
   bool owes_gap = false;
-  bool gap_went_ahead = false;  // it was owed, and queued with the first wake of the new session
-  steady_time asked{};          // the oldest pending sub
+  steady_time asked{};  // the oldest pending sub
 };
 
 struct hub::channel {
@@ -326,7 +325,7 @@ void hub::activated(const std::string& name, steady_time now) {
     queue_acks(w, c, s, now);
     if (s.owes_gap) {
       queue_gap(w, s, gap, now);
-      s.owes_gap = s.gap_went_ahead = false;
+      s.owes_gap = false;
     }
     if (s.subscribed) {
       ++i;
@@ -376,10 +375,8 @@ void hub::refused(const std::string& name, code why, const std::string& sqlstate
 void hub::upstream_lost(steady_time) {
   for (auto& [name, c] : channels_) {
     c->active = false;
-    for (auto& s : c->held) {
+    for (auto& s : c->held)
       if (s.acked) s.owes_gap = true;
-      s.gap_went_ahead = false;
-    }
   }
 }
 
@@ -398,15 +395,14 @@ void hub::notification(std::string_view name, std::string_view payload, int by, 
   for (auto& s : it->second->held) {
     if (!s.subscribed) continue;
     auto& w = *s.who;
-    if (s.owes_gap && !s.gap_went_ahead) {
-      // This wake overtook the answer of its LISTEN. The gap goes before it, and once more when LISTEN is
-      // known to be active: until then the batch may still be taken back (a name that the server cut).
+    if (s.owes_gap) {
+      // This wake overtook the answer of its LISTEN: the gap goes before it, and stays owed until LISTEN is
+      // known to be active, since till then the batch may be taken back (a name that the server cut).
       wake_view announced;
       announced.q = name;
       announced.gap = gap_cause::reconnect;
       routed gap(*this, announced);
       queue_gap(w, s, gap, now);
-      s.gap_went_ahead = true;
     }
     const auto before = w.out.bytes();
     auto& frames = wake.in(w.dialect);

@@ -125,6 +125,26 @@ TEST_CASE("K4, case 19: unfinished frames are closed at their deadline, each onc
   CHECK(r.read(good).back() == "pong 1");
 }
 
+TEST_CASE("K4, D7: a worker that the hub does not read is not blamed for its unfinished frame") {
+  auto c = engine_rig::defaults();
+  c.limits.control_max_bytes = 100;
+  engine_rig r(c);
+  r.serve();
+  const auto a = r.join();
+  std::string pings;
+  for (int i = 0; i < 10; ++i) pings += framed(R"({"t":"ping","id":1})");
+  r.engine.bytes(a, pings + std::string("\0", 1), r.now);
+  CHECK_FALSE(r.engine.may_read(a));
+  r.now += 10s;
+  r.engine.tick(r.now, true);
+  for (const auto& action : r.took()) CHECK(action.find("worker") == std::string::npos);
+  r.read(a);
+  CHECK(r.engine.may_read(a));
+  r.now += 10s;
+  r.engine.tick(r.now, true);
+  CHECK(r.took().front() == "worker dismissed " + std::to_string(a) + " flush");
+}
+
 TEST_CASE("K4, D8: a worker evicted in the same tick in which frames time out") {
   // The status of a heartbeat pushes the sum over its bound while unfinished frames are being closed.
   auto c = engine_rig::defaults();
