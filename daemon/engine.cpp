@@ -229,6 +229,12 @@ std::string engine::describe(worker_id id, const member& m) const {
   return out;
 }
 
+bool engine::may_read(worker_id id) {
+  if (hub_.may_read(id)) return true;
+  if (const auto it = members_.find(id); it != members_.end()) it->second.paused = true;
+  return false;
+}
+
 void engine::left(worker_id id, steady_time now) {
   members_.erase(id);
   unfinished_.erase(id);
@@ -297,9 +303,15 @@ void engine::tick(steady_time now, bool quiet) {
   for (const auto id : due) {
     const auto it = members_.find(id);
     if (it == members_.end()) continue;
+    auto& m = it->second;
+    if (std::exchange(m.paused, !hub_.may_read(id))) {
+      m.protocol.excuse(now);
+      unfinished_[id] = now + config_.frame_deadline;
+      continue;
+    }
     std::vector<worker_protocol::event> events;
-    it->second.protocol.tick(now, events);
-    for (auto& e : events) take(id, it->second, e, now);
+    m.protocol.tick(now, events);
+    for (auto& e : events) take(id, m, e, now);
   }
   settle(now);
 }

@@ -118,7 +118,8 @@ class engine {
   void written(worker_id id, std::size_t bytes, std::optional<pgwake::steady_time> now = {}) {
     hub_.written(id, bytes, now);
   }
-  bool may_read(worker_id id) const { return hub_.may_read(id); }
+  // False: past its bound of unsent answers, read no more from it until it drains (D7).
+  bool may_read(worker_id id);
 
   struct member {
     peer who;
@@ -127,6 +128,7 @@ class engine {
     std::string name;
     std::optional<std::string> wants_db;
     pgwake::steady_time since;
+    bool paused = false;     // the hub did not read it of late (D7)
     bool dismissed = false;  // its last frame is queued; what it still sends is ignored
   };
   struct counted {

@@ -67,6 +67,11 @@ class worker_protocol {
   // A frame begun too long ago is a protocol error.
   void tick(pgwake::steady_time now, std::vector<event>& out);
   std::optional<pgwake::steady_time> deadline() const;
+  // Nothing was read from it of late (D7), which is no fault of its own: an unfinished frame's time begins
+  // anew.
+  void excuse(pgwake::steady_time now) {
+    if (begun_) begun_ = now;
+  }
 
   dialect speaks() const { return dialect_; }
   bool is_broken() const { return state_ == state::broken; }
