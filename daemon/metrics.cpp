@@ -14,10 +14,11 @@ namespace {
 
 void append(std::string& out, std::uint64_t value) { out += std::to_string(value); }
 
-// The shortest text that reads back the same, whatever the locale.
+// The shortest decimal that reads back the same, whatever the locale; an exponent only below 0.0001.
 void append(std::string& out, double value) {
   std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general).ptr;
   out.append(text.data(), end);
 }
 
