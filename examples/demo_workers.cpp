@@ -201,6 +201,16 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
+void wait_for_stop() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  int which = 0;
+  sigwait(&signals, &which);
+}
+
 int run(int argc, char** argv) {
   const Settings settings = parse(argc, argv);
   Shared& shared = make_shared_memory();
@@ -229,7 +239,7 @@ int run(int argc, char** argv) {
   if (!settings.stay.empty() && right) {
     shared.talk = true;
     right = std::system(settings.stay.c_str()) == 0;
-    pause();  // until Ctrl-C ends master and workers alike
+    wait_for_stop();
   }
   close(stop.write);
   for (const pid_t pid : workers) {
