@@ -70,3 +70,36 @@ TEST_CASE("package: install, upgrade, remove, install again, purge") {
   // The user stays, and with it the backups of the files that name it.
   for (const auto& path : left) CHECK_THAT(path, Catch::Matches("/etc/(passwd|group|shadow|gshadow)-?"));
 }
+
+TEST_CASE("package: a program is built with the library's packages, runs, and is told where symbols are") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("built", "database = \"" + db.conninfo(database) + "\"\n");
+  hub.start();
+  REQUIRE(hub.healthy());
+  command_ok({"dpkg", "--install", package_file("libpgwake1"), package_file("libpgwake-dev"),
+              package_file("libpgwake1-dbgsym"), package_file("pgwaked-dbgsym")});
+  const temp_dir home;
+  command_ok({"/bin/sh", "-c",
+              "cc -Wall -Wextra -Werror -o " + home / "listen" +
+                  " " PGWAKE_TEST_SOURCE "/examples/listen.c $(pkg-config --cflags --libs pgwake)"});
+  CHECK_THAT(command_ok({"ldd", home / "listen"}),
+             Catch::Contains("libpgwake.so.1 => /lib/x86_64-linux-gnu") ||
+                 Catch::Contains("libpgwake.so.1 => /usr/lib"));
+  process_options options{{home / "listen", "orders"}};
+  options.env = {{"PGWAKE_SOCKET", hub.socket()}, {"PGWAKE_DATABASE", db.conninfo(database)}};
+  process worker(std::move(options));
+  REQUIRE(eventually(10s, [&] { return hub.status_text().starts_with("healthy, 1 workers, 1 channels"); }));
+  CHECK(eventually(10s, [&] {
+    db.notify("orders", "over the hub", database);
+    return worker.out().find("over the hub") != std::string::npos;
+  }));
+  // gdb and perf find symbols by the build ID, which the packages must agree on.
+  const auto notes = command_ok({"readelf", "-n", "/usr/sbin/pgwaked"});
+  const std::string mark = "Build ID: ";
+  const auto id = notes.substr(notes.find(mark) + mark.size(), 40);
+  CHECK(fs::exists("/usr/lib/debug/.build-id/" + id.substr(0, 2) + "/" + id.substr(2) + ".debug"));
+  for (const auto* page : {"pgwaked.8", "pgwaked.toml.5", "pgwake-protocol.7", "pgwake.3"})
+    CHECK(fs::exists("/usr/share/man/man" + std::string(1, page[std::string(page).size() - 1]) + "/" + page +
+                     ".gz"));
+}
