@@ -77,9 +77,9 @@ void take_numbers(const doctor_options& options, doctor_facts& out) {
     limit = variable;
   if (limit.empty()) return;
   std::uint64_t number = 0;
-  if (read_number(limit, number))
-    out.fallback_limit = number;
-  else
+  if (read_number(limit, number)) {
+    if (number > 0) out.fallback_limit = number;  // 0: none, as in the client library
+  } else
     out.settings_error = "fallback_limit: write a whole number";
 }
 

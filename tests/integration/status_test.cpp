@@ -1,0 +1,247 @@
+// `pgwaked status` for people, and its live view on a real terminal. What the table says of a healthy and of
+// a degraded hub is in command_line_test.cpp.
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+#include <utmp.h>
+#include <catch2/catch.hpp>
+
+#include "integration/rig.hpp"
+
+using namespace pgwake::test;
+
+namespace {
+
+run_result status(std::vector<std::string> arguments, const std::string& account = {}) {
+  arguments.insert(arguments.begin(), "status");
+  auto job = pgwaked_command(std::move(arguments));
+  job.account = account;
+  return run(std::move(job), 20s);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// `pgwaked status --watch` on a pseudo-terminal.
+class watched {
+ public:
+  explicit watched(const std::string& socket, unsigned short columns = 80, unsigned short rows = 24) {
+    winsize size{rows, columns, 0, 0};
+    int follower = -1;
+    if (openpty(&leader_, &follower, nullptr, nullptr, &size) != 0) throw_errno("openpty");
+    tcgetattr(follower, &before_);
+    const auto program = pgwaked_path();
+    pid_ = fork();
+    if (pid_ == 0) {
+      login_tty(follower);
+      setenv("LC_ALL", "C.UTF-8", 1);
+      setenv("TERM", "xterm", 1);
+      execl(program.c_str(), program.c_str(), "status", "--watch", "--socket", socket.c_str(), nullptr);
+      _exit(127);
+    }
+    follower_ = follower;  // kept open: the settings of the terminal outlive the program
+  }
+  ~watched() {
+    if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
+    close(leader_);
+    close(follower_);
+  }
+  watched(const watched&) = delete;
+  watched& operator=(const watched&) = delete;
+
+  /// All that it has written until `text` came after position `from`.
+  bool shows(const std::string& text, milliseconds patience = 5s) {
+    return eventually(patience, [&] {
+      take();
+      return seen_.find(text, from_) != std::string::npos;
+    });
+  }
+  void forget() { take(), from_ = seen_.size(); }
+  void press(const std::string& keys) { CHECK(write(leader_, keys.data(), keys.size()) > 0); }
+  void resize(unsigned short columns, unsigned short rows) {
+    winsize size{rows, columns, 0, 0};
+    ioctl(leader_, TIOCSWINSZ, &size);
+  }
+  void signal(int number) { kill(pid_, number); }
+  std::optional<int> wait(milliseconds patience = 3s) {
+    int how = 0;
+    const bool ended = eventually(patience, [&] {
+      take();
+      return waitpid(pid_, &how, WNOHANG) == pid_;
+    });
+    if (!ended) return std::nullopt;
+    pid_ = -1;
+    take();
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+  }
+  bool gave_the_terminal_back() const {
+    termios now{};
+    tcgetattr(follower_, &now);
+    const auto left = seen_.rfind("\x1b[?1049l");
+    return now.c_lflag == before_.c_lflag && now.c_iflag == before_.c_iflag && left != std::string::npos &&
+           left > seen_.rfind("\x1b[?1049h") && seen_.rfind("\x1b[?25h") > seen_.rfind("\x1b[?25l");
+  }
+  const std::string& seen() const { return seen_; }
+
+ private:
+  void take() {
+    pollfd p{leader_, POLLIN, 0};
+    std::array<char, 65536> buffer{};
+    while (poll(&p, 1, 0) > 0 && (p.revents & POLLIN) != 0) {
+      const auto n = read(leader_, buffer.data(), buffer.size());
+      if (n <= 0) return;
+      seen_.append(buffer.data(), static_cast<std::size_t>(n));
+    }
+  }
+
+  int leader_ = -1;
+  int follower_ = -1;
+  pid_t pid_ = -1;
+  termios before_{};
+  std::string seen_;
+  std::size_t from_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("section 9: status says what is wrong with the socket and what to do, and exits with 3") {
+  const temp_dir directory;
+  auto result = status({"--socket", directory / "none"});
+  CHECK(result.exit_code == 3);
+  CHECK(has(result.err, directory / "none"));
+  CHECK(has(result.err, "--socket"));
+  CHECK(result.out.empty());
+  write_file(directory / "plain", "x");
+  result = status({"--socket", directory / "plain"});
+  CHECK(result.exit_code == 3);
+  CHECK(has(result.err, "not a socket"));
+  CHECK(status({"--socket", directory / std::string(108, 'x')}).exit_code >= 2);
+
+  rig r;
+  if (geteuid() == 0) {
+    result = status({"--socket", r.hub().socket()}, server_account());
+    CHECK(result.exit_code == 3);
+    CHECK(has(result.err, "permission denied"));
+    CHECK(has(result.err, "0660"));
+  }
+  r.hub().kill();
+  result = status({"--socket", r.hub().socket()});
+  CHECK(result.exit_code == 3);
+  CHECK(has(result.err, "nobody listens"));
+}
+
+TEST_CASE("section 9: status of a hub that hangs, refuses, or is no hub exits with 1") {
+  rig r({.arguments = {"--max-workers", "2"}});
+  auto first = r.worker();
+  auto second = r.worker();
+  auto result = status({"--socket", r.hub().socket()});
+  CHECK(result.exit_code == 1);
+  CHECK(has(result.err, "max_workers"));
+  first.close();
+  r.hub().child().signal(SIGSTOP);
+  result = status({"--socket", r.hub().socket()});
+  r.hub().child().signal(SIGCONT);
+  CHECK(result.exit_code == 1);
+  CHECK(has(result.err, "does not answer"));
+}
+
+TEST_CASE("section 9: status of a draining hub exits with 1 and says so") {
+  rig r({.arguments = {"--drain-grace", "10s"}});
+  auto worker = r.worker();
+  worker.subscribe("c");
+  // Asked over a connection from before: a draining hub lets nobody in.
+  r.hub().child().signal(SIGTERM);
+  while (const auto got = worker.next(3s))
+    if (got->flag("draining")) break;
+  worker.send_json(R"({"t":"stats"})");
+  const auto stats = worker.expect("stats");
+  CHECK(stats.flag("draining"));
+  CHECK_FALSE(stats.flag("healthy"));
+  worker.unsub("c");
+  CHECK(r.hub().child().wait(5s) == 0);
+}
+
+TEST_CASE("section 9: names with control characters do not reach the terminal through status") {
+  rig r;
+  auto worker = r.worker("evil \x1b[31m\xe2\x80\xae\x07");
+  worker.subscribe("ch\x1b]0;x\x07\n");
+  const auto result = status({"--socket", r.hub().socket()});
+  CHECK(result.exit_code == 0);
+  INFO(result.out);
+  CHECK(has(result.out, "evil \\x1b[31m\\u202e\\x07"));
+  CHECK(has(result.out, "ch\\x1b]0;x\\x07\\x0a"));
+  for (const char c : result.out) CHECK((static_cast<unsigned char>(c) >= 0x20 || c == '\n'));
+}
+
+TEST_CASE("section 9: other users see numbers, and only their own workers' names") {
+  if (geteuid() != 0) return;
+  rig r({.arguments = {"--socket-mode", "0666"}});
+  auto worker = r.worker("of root");
+  worker.subscribe("secret-channel");
+  const auto result = status({"--json", "--socket", r.hub().socket()}, server_account());
+  CHECK(result.exit_code == 0);
+  CHECK_FALSE(has(result.out, "of root"));
+  CHECK_FALSE(has(result.out, "secret-channel"));
+  CHECK(has(result.out, "\"channel_count\":1"));
+}
+
+TEST_CASE("section 9: status --watch shows the hub live, follows the window, and gives the terminal back") {
+  rig r;
+  auto worker = r.worker("puma 1");
+  worker.subscribe("orders");
+  watched w(r.hub().socket());
+  REQUIRE(w.shows("HEALTHY"));
+  CHECK(w.shows("puma 1"));
+  CHECK(w.seen().rfind("\x1b[?1049h", 0) == 0);
+  CHECK_FALSE(w.shows("█", 1ms));
+  r.sql("SELECT pg_notify('orders', n::text) FROM generate_series(1, 300) n");
+  CHECK(w.shows("█"));  // the rate's graph
+  w.press("\t");
+  CHECK(w.shows("orders"));
+  CHECK(w.shows("CHANNEL"));
+  w.forget();
+  w.resize(132, 40);
+  CHECK(w.shows(std::string(60, ' '), 3s));
+  w.forget();
+  REQUIRE(r.terminate());
+  CHECK(w.shows("reconnects ", 4s));
+  w.press("q");
+  CHECK(w.wait() == 0);
+  CHECK(w.gave_the_terminal_back());
+}
+
+TEST_CASE("section 9: status --watch ends by Ctrl-C and by signals, with the exit code of what it saw last") {
+  rig r;
+  const std::string way = GENERATE("ctrl-c", "term", "hup");
+  watched w(r.hub().socket());
+  REQUIRE(w.shows("HEALTHY"));
+  if (way == "ctrl-c") w.press("\x03");
+  if (way == "term") w.signal(SIGTERM);
+  if (way == "hup") w.signal(SIGHUP);
+  CHECK(w.wait() == 0);
+  CHECK(w.gave_the_terminal_back());
+}
+
+TEST_CASE("section 9: status --watch waits for a hub that is not there, and sees it come") {
+  rig r;
+  REQUIRE(r.hub().stop() == 0);
+  watched w(r.hub().socket());
+  REQUIRE(w.shows("NOT RUNNING"));
+  r.hub().start();
+  CHECK(w.shows("HEALTHY", 10s));
+  r.hub().kill();
+  w.forget();
+  CHECK(w.shows("NOT RUNNING", 5s));
+  w.press("q");
+  CHECK(w.wait() == 3);
+  CHECK(w.gave_the_terminal_back());
+}
+
+TEST_CASE("section 9: status --watch without a terminal is wrong usage") {
+  rig r;
+  const auto result = status({"--watch", "--socket", r.hub().socket()});
+  CHECK(result.exit_code == 2);
+  CHECK(has(result.err, "terminal"));
+}
