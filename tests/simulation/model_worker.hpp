@@ -1,0 +1,87 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/frame.hpp"
+#include "daemon/engine.hpp"
+
+namespace pgwake::simulation {
+
+// One worker and one channel, as the worker knows it and as the hub should.
+struct channel_state {
+  struct asked {
+    std::uint64_t seq;
+    steady_time processed;
+  };
+  // What the worker sent.
+  bool wants = false;
+  std::uint64_t unsub_seq = 0;  // its last unsub
+  std::uint64_t last_sub = 0;
+  std::deque<std::uint64_t> unanswered;  // subs whose answer was not received
+  // What the hub has read of it.
+  bool held = false;
+  std::uint64_t last_processed = 0;
+  std::uint64_t fresh_from = 0;  // frames queued when it subscribed anew: what waits from before does not coalesce
+  std::deque<std::uint64_t> answers;  // queued, not received: the sub's number, 0: a nack after the ack
+  std::deque<asked> pending;          // subs whose answer was not queued
+  // The promise.
+  bool covered =
+      false;  // an ack of the last sub was queued: every commit from now on arrives, or a gap after it
+  bool real = false;  // its LISTEN was committed, not only promised (v0 in an outage)
+  bool owes_gap = false;
+  std::size_t lost_at = 0;      // when that came to be: what is committed later comes from a newer session
+  std::deque<std::size_t> due;  // ephemeral commits that must arrive
+  std::optional<std::size_t> dirty;  // the first durable commit of which it has not heard
+
+  void end_promise() {
+    covered = real = owes_gap = false;
+    due.clear();
+    dirty.reset();
+  }
+};
+
+struct model_worker {
+  pgwaked::worker_id id = 0;
+  bool v1 = false;
+  bool open = true;
+  bool stalled = false;
+  bool lazy = false;         // sends little by little
+  bool doomed = false;       // it sent what must end its connection
+  bool holds_frame = false;  // it sent part of a frame and never sends the rest
+  std::string token;
+
+  // To the hub.
+  enum class sent { hello, sub, unsub, ping, fault, other };
+  struct sent_frame {
+    std::size_t end;
+    sent what;
+    std::string channel;
+    std::uint64_t seq;
+  };
+  std::string out;
+  std::size_t out_sent = 0;   // of all time, delivered
+  std::size_t out_total = 0;  // of all time, written
+  std::deque<sent_frame> in_flight;
+  std::uint64_t next_seq = 1;
+
+  // From the hub.
+  std::string pipe;
+  std::size_t capacity = 4096;
+  frame_reader reader{max_frame_from_hub};
+  std::uint64_t queued = 0;   // frames ever queued for it, as far as looked at
+  std::uint64_t written = 0;  // frames ever written whole
+  std::uint64_t received = 0;
+  std::string cut_frame;  // what was written of a frame that is not written whole
+  bool welcomed = false;
+  bool said_bye = false;
+  std::ptrdiff_t last_commit = -1;
+  std::uint64_t acked_seq = 0;
+  std::deque<std::uint64_t> pings;
+  std::map<std::uint64_t, std::size_t> fences;    // sent to it: id -> commit
+  std::map<std::string, channel_state> channels;  // by physical channel; invalid names by their echo
+};
+
+}  // namespace pgwake::simulation
