@@ -150,6 +150,14 @@ bool database::statement(session& s, std::string_view sql, answer& out) {
   return true;
 }
 
+// The whole query is read before anything of it runs: that is when names are cut, and when an empty one is an
+// error.
+void database::parse(std::string_view sql, answer& out) const {
+  sql = trimmed(sql);
+  if (skip(sql, "LISTEN") || skip(sql, "UNLISTEN") || skip(sql, "NOTIFY"))
+    if (sql != "*") identifier(sql, out);
+}
+
 database::answer database::run(session& s, std::string_view sql) {
   answer out;
   const auto statements = split_statements(sql);
@@ -158,11 +166,12 @@ database::answer database::run(session& s, std::string_view sql) {
     for (std::size_t i = 0; i < sql.size(); i += character(sql.substr(i)))
       if (static_cast<unsigned char>(sql[i]) > 0xC3) fail(out, "22P05");
   }
+  for (std::size_t k = 0; out.ok && k < statements.size(); ++k) parse(statements[k], out);
   if (!fail_next.empty()) {
     fail(out, fail_next.c_str());
     fail_next.clear();
   }
-  for (std::size_t i = 0; out.ok && i < statements.size(); ++i) statement(s, statements[i], out);
+  for (std::size_t k = 0; out.ok && k < statements.size(); ++k) statement(s, statements[k], out);
   if (!out.ok) {
     rollback(s);
     s.failed_transaction = s.open_transaction;

@@ -81,6 +81,7 @@ class database {
   bool recovery = false;
 
  private:
+  void parse(std::string_view sql, answer& out) const;
   bool statement(session& s, std::string_view sql, answer& out);
   bool listen(session& s, std::string_view rest, answer& out);
   bool notify(session& s, std::string_view rest, answer& out);

@@ -24,7 +24,8 @@ struct channel_state {
   // What the hub has read of it.
   bool held = false;
   std::uint64_t last_processed = 0;
-  std::uint64_t fresh_from = 0;  // frames queued when it subscribed anew: what waits from before does not coalesce
+  std::uint64_t fresh_from =
+      0;  // frames queued when it subscribed anew: what waits from before does not coalesce
   std::deque<std::uint64_t> answers;  // queued, not received: the sub's number, 0: a nack after the ack
   std::deque<asked> pending;          // subs whose answer was not queued
   // The promise.
