@@ -59,7 +59,8 @@ step() {
   packages_build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev libpq-dev rapidjson-dev libcli11-dev
     libspdlog-dev catch2)
   packages_demo=("${packages_build[@]}" postgresql)
-  packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer openssl)
+  packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer openssl groff-base
+    dpkg-dev)
   packages_bench=("${packages_demo[@]}" pgbouncer)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian)
 }
