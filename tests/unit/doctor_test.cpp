@@ -2,6 +2,8 @@
 
 #include <rapidjson/document.h>
 
+#include <fstream>
+
 #include "daemon/doctor_report.hpp"
 #include "daemon/terminal_text.hpp"
 
@@ -108,6 +110,18 @@ TEST_CASE("doctor: a healthy host gets no warning") {
     CHECK(find(r, check)->advice.empty());
   }
   CHECK(report_text(r, 100, false).find("All good") != std::string::npos);
+}
+
+TEST_CASE("documents: docs/operate.md explains every check of doctor") {
+  std::ifstream file(PGWAKE_SOURCE_DIR "/docs/operate.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  REQUIRE_FALSE(text.empty());
+  auto r = judge(healthy());
+  r.findings.push_back(*find(judge(without_session({"", "failed: Connection refused"})), "connect"));
+  for (const auto& f : r.findings) {
+    INFO(f.check);
+    CHECK(text.find("| `" + f.check + "` |") != std::string::npos);
+  }
 }
 
 TEST_CASE("doctor: settings") {
