@@ -8,6 +8,7 @@
 #include <array>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <system_error>
@@ -25,7 +26,12 @@ constexpr int reads_per_turn = 16;  // then commands and timers get their turn
 
 std::string words(int error) { return std::generic_category().message(error); }
 
+// A name, or a number: in another container the hub's user may have no name.
 std::optional<uid_t> uid_of(const std::string& user) {
+  uid_t number = 0;
+  const auto* end = user.data() + user.size();
+  if (const auto [at, error] = std::from_chars(user.data(), end, number); error == std::errc{} && at == end)
+    return number;
   std::vector<char> buffer(16 * 1024);
   passwd entry{};
   passwd* found = nullptr;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "support/cluster.hpp"
 #include "support/files.hpp"
 #include "support/hub_daemon.hpp"
 #include "support/process.hpp"
@@ -163,4 +164,36 @@ TEST_CASE("systemd: a watchdog meant for another process is not fed") {
   hub.signal(SIGTERM);
   CHECK(manager.next_but("READY").starts_with("STOPPING=1"));
   CHECK(hub.wait(10s) == 0);
+}
+
+TEST_CASE("C12: in containers users are numbers: the hub's is trusted by number, a worker's group admitted") {
+  if (geteuid() != 0) {
+    WARN("skipped: needs root to be several users");
+    return;
+  }
+  const temp_dir home;
+  const auto folder = home / "shared";
+  run_ok({{"install", "-d", "-m", "2750", "-o", "10001", "-g", "10000", folder}});
+  const auto as = [](const std::string& uid, const std::string& gid, process_options options) {
+    options.argv.insert(options.argv.begin(), {"setpriv", "--reuid", uid, "--regid", gid, "--clear-groups",
+                                               "--no-new-privs", "--bounding-set=-all"});
+    return options;
+  };
+  const auto socket = folder + "/pgwake.sock";
+  const auto database = cluster::shared().conninfo();
+  process hub(
+      as("10001", "10000",
+         pgwaked_command({"run", "--database", database, "--socket", socket, "--allow", "gid:10000"})));
+  REQUIRE(hub.wait_for_err("upstream connected", 15s));
+  auto worker = pgwaked_command({"listen", "--json", "--socket", socket, "--policy", "none", "c"});
+  worker.env.emplace_back("PGWAKE_HUB_USER", "10001");
+  process trusting(as("10002", "10000", worker));
+  CHECK(trusting.wait_for_out(R"({"event":"state","source":"hub"})", 10s));
+  worker.env.back().second = "10009";
+  process wary(as("10002", "10000", worker));
+  CHECK_FALSE(wary.wait_for_out(R"("source":"hub")", 1s));
+  const auto stranger = run(as("10003", "10003", pgwaked_command({"status", "--socket", socket})));
+  CHECK(stranger.exit_code != 0);
+  hub.signal(SIGTERM);
+  CHECK(hub.wait(15s) == 0);
 }
