@@ -223,7 +223,7 @@ unique_fd metrics_server::open_tcp() const {
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const auto* address = is_v4 ? reinterpret_cast<const sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
   const socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
-  if (bind(fd.get(), address, size) != 0 || listen(fd.get(), 64) != 0)
+  if (bind(fd.get(), address, size) != 0 || listen(fd.get(), SOMAXCONN) != 0)
     fail_errno("cannot listen on metrics_listen " + where,
                "another program may use that port (`ss -tlnp` shows it): choose another, or off");
   return fd;
