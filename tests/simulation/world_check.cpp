@@ -221,7 +221,7 @@ void world::ephemeral_received(model_worker& w, channel_state& s, const std::str
     broken("D3: " + who + "commit " + text(s.due.front()) + " is lost without a gap before commit " +
            text(commit));
   if (!s.due.empty() && s.due.front() == commit) s.due.pop_front();
-  if (s.owes_gap && s.covered && w.v1 && commit >= std::max(s.lost_at, listened_since(channel)))
+  if (s.owes_gap && !s.gap_came && s.covered && w.v1 && commit >= std::max(s.lost_at, listened_since(channel)))
     broken("G: " + who + "commit " + text(commit) + " of the new session comes before the gap");
 }
 
@@ -235,6 +235,7 @@ void world::durable_received(model_worker& w, channel_state& s, const std::strin
   // What was lost was lost before LISTEN was active again.
   while (!s.due.empty() && s.due.front() < listened_since(channel)) s.due.pop_front();
   // It may be one of an earlier outage that had to wait.
+  s.gap_came = true;
   if (listens(channel) && engine_.the_upstream().plan().active(channel)) s.owes_gap = false;
 }
 

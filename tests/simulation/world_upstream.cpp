@@ -176,6 +176,7 @@ void world::lost(const char* how) {
       if (!s.covered) continue;
       if (s.owes_gap && s.real) tally_.saw(rare::lost_twice_before_gap);
       s.owes_gap = true;
+      s.gap_came = false;
       s.lost_at = database_.commits();
     }
 }
