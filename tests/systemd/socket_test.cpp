@@ -118,6 +118,18 @@ TEST_CASE("case 28: a passed descriptor of the wrong kind is an error that says 
   fails_with("ListenStream=" + hub.socket() + "\nListenStream=/run/pgwake/second.sock\n", "passed 2 sockets");
 }
 
+TEST_CASE("systemd: with wrong settings the socket goes after a few tries, so that workers stop waiting") {
+  const instance hub("hopeless", "no_such_setting = 1\n");
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  raw_worker worker(hub.socket());
+  CHECK(worker.closed(20s));
+  CHECK(eventually(5s, [&] { return property(hub.socket_unit(), "Result") == "trigger-limit-hit"; }));
+  CHECK_FALSE(can_connect(hub.socket()));
+  hub.settings(settings_for(cluster::shared().new_database()));
+  command_ok({"systemctl", "restart", hub.socket_unit(), hub.unit()});
+  CHECK(hub.healthy());
+}
+
 TEST_CASE("systemd: a hub started by hand leaves an activated hub alone") {
   const instance hub("taken", settings_for(cluster::shared().new_database()));
   command_ok({"systemctl", "start", hub.socket_unit()});
