@@ -174,6 +174,7 @@ void hub::drop(channel& c, std::size_t index) {
   if (!c.held.empty()) return;
   actions_.push_back(unwant{c.name});
   impatient_.erase(c.name);
+  run_.end();  // another channel may get its address
   channels_.erase(channels_.find(c.name));
 }
 
@@ -392,6 +393,7 @@ void hub::notification(std::string_view name, std::string_view payload, int by, 
   view.by = by;
   if (!payload.empty()) view.payload = payload;
   routed wake(*this, view);
+  if (view.payload) run_.next(it->second.get(), view);
   for (auto& s : it->second->held) {
     if (!s.subscribed) continue;
     auto& w = *s.who;
@@ -405,10 +407,10 @@ void hub::notification(std::string_view name, std::string_view payload, int by, 
       queue_gap(w, s, gap, now);
     }
     const auto before = w.out.bytes();
-    auto& frames = wake.in(w.dialect);
     if (view.payload) {
-      w.out.ephemeral(s.marks, frames.as_is(), now);
-    } else if (w.out.durable(s.marks, frames, now) == outbox::verdict::coalesced) {
+      const auto [bytes, begin] = run_.in(w.dialect, *dialects_[w.dialect]);
+      w.out.ephemeral(s.marks, bytes, now, begin);
+    } else if (w.out.durable(s.marks, wake.in(w.dialect), now) == outbox::verdict::coalesced) {
       ++w.coalesced;
       ++totals_.coalesced;
       outbox_bytes_ += w.out.bytes() - before;
@@ -490,6 +492,7 @@ outbox* hub::open_outbox(worker_id id) {
   auto* w = find(id);
   if (w == nullptr) return nullptr;
   w->touched = false;
+  run_.end();
   return &w->out;
 }
 

@@ -15,6 +15,7 @@
 #include "daemon/dialect.hpp"
 #include "daemon/metrics_histogram.hpp"
 #include "daemon/outbox.hpp"
+#include "daemon/wake_run.hpp"
 
 namespace pgwaked {
 
@@ -192,6 +193,7 @@ class hub {
   std::unordered_map<std::string, worker_id, name_hash, std::equal_to<>> tokens_;
   std::vector<action> actions_;
   std::vector<worker_id> touched_;
+  wake_run run_;
   std::vector<worker_id> doomed_;  // over a cap; removed once the loop that found them is over
   pgwake::status status_;
   std::optional<pgwake::steady_time> next_heartbeat_;

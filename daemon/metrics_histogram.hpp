@@ -23,12 +23,12 @@ class duration_histogram {
       10'000'000'000, 30'000'000'000, 60'000'000'000};
 
   // What is negative (a time from before the clock that the caller passes) counts as nothing waited.
-  void add(nanoseconds d) {
+  void add(nanoseconds d, std::uint64_t times = 1) {
     const auto ns = std::max<std::int64_t>(d.count(), 0);
     std::size_t i = first_[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(ns)))];
     while (i < bounds_ns.size() && ns > bounds_ns[i]) ++i;
-    ++counts_[i];
-    sum_ns_ += static_cast<double>(ns);
+    counts_[i] += times;
+    sum_ns_ += static_cast<double>(ns) * static_cast<double>(times);
   }
 
   // Per bucket, not cumulated; the last is what is over all bounds.

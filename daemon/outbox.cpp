@@ -7,22 +7,28 @@ namespace pgwaked {
 using pgwake::steady_time;
 
 std::uint64_t outbox::push(kind what, const frame_ptr& frame, int by, steady_time now) {
-  items_.push_back(item{frame, now, by, what});
-  count(items_.back(), true);
-  return front_ + items_.size() - 1;
+  items_.push_back(item{frame, 0, frame->size(), now, 1, by, what});
+  count_in(items_.back());
+  return ++back_;
 }
 
-void outbox::count(const item& it, bool in) {
-  const auto size = it.frame->size();
-  const auto move = [in](std::size_t& counter, std::size_t by) {
-    counter = in ? counter + by : counter - by;
-  };
-  move(bytes_, size);
+void outbox::count_in(const item& it) {
+  bytes_ += it.size;
   if (it.what == kind::ephemeral) {
-    move(ephemeral_bytes_, size);
-    move(ephemeral_frames_, 1);
+    ephemeral_bytes_ += it.size;
+    ephemeral_frames_ += it.frames;
   } else if (it.what == kind::control || it.what == kind::status) {
-    move(control_bytes_, size);
+    control_bytes_ += it.size;
+  }
+}
+
+void outbox::count_out(const item& it) {
+  bytes_ -= it.size;
+  if (it.what == kind::ephemeral) {
+    ephemeral_bytes_ -= it.size;
+    ephemeral_frames_ -= it.frames;
+  } else if (it.what == kind::control || it.what == kind::status) {
+    control_bytes_ -= it.size;
   }
 }
 
@@ -32,11 +38,12 @@ outbox::item* outbox::untouched(std::uint64_t mark) {
 }
 
 void outbox::replace(item& it, kind what, const frame_ptr& frame, int by) {
-  count(it, false);
-  it.frame = frame;
+  count_out(it);
+  it.bytes = frame;
+  it.size = frame->size();
   it.what = what;
   it.by = by;
-  count(it, true);
+  count_in(it);
 }
 
 outbox::verdict outbox::durable(outbox_marks& marks, wake_frames& frames, steady_time now) {
@@ -63,8 +70,24 @@ outbox::verdict outbox::gap(outbox_marks& marks, const frame_ptr& frame, steady_
   return verdict::queued;
 }
 
-void outbox::ephemeral(outbox_marks& marks, const frame_ptr& frame, steady_time now) {
-  marks.ephemeral = push(kind::ephemeral, frame, 0, now);
+void outbox::ephemeral(outbox_marks& marks, const frame_ptr& bytes, steady_time now, std::size_t begin) {
+  const auto size = bytes->size() - begin;
+  if (begin > 0 && !items_.empty()) {
+    auto& last = items_.back();
+    if (last.bytes == bytes && last.begin + last.size == begin) {
+      last.size += size;
+      ++last.frames;
+      ++joined_;
+      bytes_ += size;
+      ephemeral_bytes_ += size;
+      ++ephemeral_frames_;
+      marks.ephemeral = back_;
+      return;
+    }
+  }
+  items_.push_back(item{bytes, begin, size, now, 1, 0, kind::ephemeral});
+  count_in(items_.back());
+  marks.ephemeral = ++back_;
 }
 
 void outbox::ack(outbox_marks& marks, const frame_ptr& frame, steady_time now) {
@@ -91,7 +114,7 @@ void outbox::gather(std::vector<std::string_view>& out, std::size_t pieces, std:
   std::size_t total = 0;
   for (const auto& it : items_) {
     if (out.size() >= pieces || total >= bytes) return;
-    out.push_back(std::string_view(*it.frame).substr(skip));
+    out.push_back(std::string_view(*it.bytes).substr(it.begin + skip, it.size - skip));
     total += out.back().size();
     skip = 0;
   }
@@ -99,11 +122,12 @@ void outbox::gather(std::vector<std::string_view>& out, std::size_t pieces, std:
 
 void outbox::written(std::size_t bytes, steady_time now, duration_histogram* waited) {
   front_written_ += bytes;
-  while (!items_.empty() && front_written_ >= items_.front().frame->size()) {
+  while (!items_.empty() && front_written_ >= items_.front().size) {
     const auto& gone = items_.front();
-    front_written_ -= gone.frame->size();
-    count(gone, false);
-    if (waited != nullptr && gone.what <= kind::gap) waited->add(now - gone.since);
+    front_written_ -= gone.size;
+    count_out(gone);
+    joined_ -= gone.frames - 1;
+    if (waited != nullptr && gone.what <= kind::gap) waited->add(now - gone.since, gone.frames);
     items_.pop_front();
     ++front_;
   }

@@ -38,6 +38,9 @@ class wake_frames {
 // Invariants: a frame of which one byte was written is never changed. A durable wake or gap that waits stands
 // for every notification on its channel since, unless something that must stay ahead of the newer one (an ack
 // of that channel, a gap, a fence) was queued behind it. Ephemeral frames are never dropped or reordered.
+//
+// Ephemeral frames that lie one behind the other in the same bytes are one run, queued, written and counted
+// as one: it counts in full until its last byte is gone, and all of it as old as its first frame.
 class outbox {
  public:
   enum class kind : std::uint8_t { ephemeral, durable, gap, control, status };  // the first three are wakes
@@ -45,7 +48,8 @@ class outbox {
 
   verdict durable(outbox_marks& marks, wake_frames& frames, pgwake::steady_time now);
   verdict gap(outbox_marks& marks, const frame_ptr& frame, pgwake::steady_time now);
-  void ephemeral(outbox_marks& marks, const frame_ptr& frame, pgwake::steady_time now);
+  // The frame is what `bytes` holds from `begin` on; more may be appended to it later.
+  void ephemeral(outbox_marks& marks, const frame_ptr& bytes, pgwake::steady_time now, std::size_t begin = 0);
   void ack(outbox_marks& marks, const frame_ptr& frame, pgwake::steady_time now);
   void fence(const frame_ptr& frame, pgwake::steady_time now);
   void control(const frame_ptr& frame, pgwake::steady_time now);
@@ -58,7 +62,7 @@ class outbox {
   void written(std::size_t bytes, pgwake::steady_time now = {}, duration_histogram* waited = nullptr);
 
   bool empty() const { return items_.empty(); }
-  std::size_t frames() const { return items_.size(); }
+  std::size_t frames() const { return items_.size() + joined_; }
   std::size_t bytes() const { return bytes_; }  // unsent, of all kinds
   std::size_t ephemeral_bytes() const { return ephemeral_bytes_; }
   std::size_t ephemeral_frames() const { return ephemeral_frames_; }
@@ -68,8 +72,11 @@ class outbox {
 
  private:
   struct item {
-    frame_ptr frame;
+    frame_ptr bytes;
+    std::size_t begin;
+    std::size_t size;
     pgwake::steady_time since;
+    std::uint32_t frames = 1;
     int by = 0;
     kind what = kind::control;
   };
@@ -77,10 +84,13 @@ class outbox {
   std::uint64_t push(kind what, const frame_ptr& frame, int by, pgwake::steady_time now);
   item* untouched(std::uint64_t mark);
   void replace(item& it, kind what, const frame_ptr& frame, int by);
-  void count(const item& it, bool in);
+  void count_in(const item& it);
+  void count_out(const item& it);
 
   std::deque<item> items_;
+  std::size_t joined_ = 0;         // frames in runs, beyond the first of each
   std::uint64_t front_ = 1;        // the mark of items_.front()
+  std::uint64_t back_ = 0;         // the mark of items_.back(), or of the last item there was
   std::size_t front_written_ = 0;  // bytes of it that are gone
   std::uint64_t last_fence_ = 0;
   std::uint64_t last_status_ = 0;
