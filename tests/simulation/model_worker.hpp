@@ -33,7 +33,7 @@ struct channel_state {
       false;  // an ack of the last sub was queued: every commit from now on arrives, or a gap after it
   bool real = false;  // its LISTEN was committed, not only promised (v0 in an outage)
   bool owes_gap = false;
-  bool gap_came = false;  // the last wake was a gap, or one came in the present session
+  bool gap_came = false;        // the last wake was a gap, or one came in the present session
   std::size_t lost_at = 0;      // when that came to be: what is committed later comes from a newer session
   std::deque<std::size_t> due;  // ephemeral commits that must arrive
   std::optional<std::size_t> dirty;  // the first durable commit of which it has not heard

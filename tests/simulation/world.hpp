@@ -188,9 +188,10 @@ class world {
   worker_list workers_;
   std::uint64_t next_fence_ = 1;
   std::uint64_t steps_ = 0;
-  bool was_healthy_ = false;  // before the call that is looked at
-  bool healed_ = false;       // no new trouble
-  bool overdue_ = false;      // and all the time that its end may take is over
+  std::set<std::string> overtaking_;  // channels of notifications read since the last look, not active
+  bool was_healthy_ = false;          // before the call that is looked at
+  bool healed_ = false;               // no new trouble
+  bool overdue_ = false;              // and all the time that its end may take is over
 };
 
 }  // namespace pgwake::simulation

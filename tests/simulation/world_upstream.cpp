@@ -220,6 +220,7 @@ bool world::read_pass() {
     if (link_.awaiting && link_.sql.find("LISTEN \"") == 0 &&
         !engine_.the_upstream().plan().active(n.channel))
       tally_.saw(rare::wake_overtook_listen);
+    if (!engine_.the_upstream().plan().active(n.channel)) overtaking_.insert(n.channel);
     engine_.notification(n.channel, n.payload, n.pid, now_);
     if (random_.chance(50)) after_call();  // the hub may not be looked at in between
     act();
