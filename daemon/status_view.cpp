@@ -17,6 +17,8 @@ constexpr std::size_t history = 60;
 constexpr std::uint64_t late_ms = 1'000;        // the oldest unsent frame is yellow from here
 constexpr std::uint64_t very_late_ms = 10'000;  // and red from here
 
+constexpr std::chrono::milliseconds late_answer{2'500};
+
 enum class ink { plain, bold, dim, green, yellow, red, title };
 
 const char* sequence(ink colour) {
@@ -186,6 +188,8 @@ int status_view::exit_code() const {
 
 std::string status_view::screen(const look& how, steady_time now) {
   painter p(how);
+  const auto age = std::chrono::duration_cast<millis>(now - last_at_);
+  const bool late = last_ && age >= late_answer;
   if (!failure_.empty()) {
     p.put("pgwaked").end(how.clock, ink::dim);
     p.put(how.utf8 ? "● " : "* ", ink::red);
@@ -199,7 +203,8 @@ std::string status_view::screen(const look& how, steady_time now) {
     p.put("pgwaked " + printable(last_->version), ink::bold)
         .put(std::string(p.dot()) + "PID " + std::to_string(last_->pid) + p.dot() + "up " +
              short_duration(milliseconds_of(last_->uptime_s)) + p.dot() + printable(socket_))
-        .end(how.clock, ink::dim);
+        .end(late ? "answers late: " + short_duration(age) + " old" : how.clock,
+             late ? ink::yellow : ink::dim);
     header(p);
   }
   if (last_) {

@@ -1,11 +1,18 @@
 #include "daemon/status_watch.hpp"
 
-#include <algorithm>
+#include <pthread.h>
+
 #include <array>
 #include <chrono>
+#include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "daemon/hub_client.hpp"
 #include "daemon/status_view.hpp"
@@ -19,7 +26,8 @@ using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 
 constexpr auto period = 1s;
-constexpr auto patience = 2s;
+constexpr auto patience = 5s;
+constexpr auto key_patience = 100ms;
 
 std::string clock_text() {
   const std::time_t now = std::time(nullptr);
@@ -30,41 +38,104 @@ std::string clock_text() {
   return out.data();
 }
 
+// Asks the hub once a period on a thread of its own, so that keys and drawing never wait for a hub that is
+// slow to answer. The thread holds its share of the state and is not waited for at the end.
+class asker {
+ public:
+  struct answer {
+    std::optional<hub_status> status;
+    std::optional<hub_failure> failure;
+    steady::time_point at;
+  };
+
+  explicit asker(std::string socket) : state_(std::make_shared<state>()) {
+    // Signals are the main thread's.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([s = state_, where = std::move(socket)] { work(*s, where); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~asker() {
+    const std::lock_guard lock(state_->guard);
+    state_->stop = true;
+    state_->changed.notify_all();
+  }
+  asker(const asker&) = delete;
+  asker& operator=(const asker&) = delete;
+
+  // What came since the last call.
+  std::optional<answer> take() {
+    const std::lock_guard lock(state_->guard);
+    return std::exchange(state_->latest, std::nullopt);
+  }
+
+ private:
+  struct state {
+    std::mutex guard;
+    std::condition_variable changed;
+    std::optional<answer> latest;
+    bool stop = false;
+  };
+
+  static void work(state& s, const std::string& socket) {
+    std::optional<hub_client> hub;
+    for (;;) {
+      const auto due = steady::now() + period;
+      auto got = ask(hub, socket);
+      std::unique_lock lock(s.guard);
+      s.latest = std::move(got);
+      if (s.changed.wait_until(lock, due, [&] { return s.stop; })) return;
+    }
+  }
+
+  static answer ask(std::optional<hub_client>& hub, const std::string& socket) {
+    const auto failed = [&](const hub_failure& why) {
+      hub.reset();
+      return answer{std::nullopt, why, steady::now()};
+    };
+    if (!hub) {
+      auto opened = hub_client::open(socket, "pgwaked status --watch", patience);
+      if (!opened) return failed(opened.error());
+      hub.emplace(std::move(*opened));
+    }
+    const auto json = hub->stats();
+    if (!json) return failed(json.error());
+    return {parse_status(*json), std::nullopt, steady::now()};
+  }
+
+  std::shared_ptr<state> state_;
+};
+
 class watcher {
  public:
-  explicit watcher(const std::string& socket) : socket_(socket), view_(socket) {}
+  explicit watcher(const std::string& socket) : asker_(socket), view_(socket) {}
 
   int run() {
     terminal_screen screen;
-    auto due = steady::now();
+    auto redraw = steady::now();
     for (;;) {
-      if (steady::now() >= due) {
-        ask();
-        due = std::max(due + period, steady::now());
+      const bool fresh = take();
+      if (fresh || steady::now() >= redraw) {
+        draw(screen);
+        redraw = steady::now() + period;
       }
-      draw(screen);
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(due - steady::now());
-      const auto key = screen.wait(std::max(left, 1ms));
+      const auto key = screen.wait(key_patience);
       if (key == terminal_screen::key::quit) return view_.exit_code();
+      if (key == terminal_screen::key::none) continue;
       act(key);
+      redraw = steady::now();
     }
   }
 
  private:
-  void ask() {
-    if (!hub_) {
-      auto opened = hub_client::open(socket_, "pgwaked status --watch", patience);
-      if (!opened) return failed(opened.error());
-      hub_.emplace(std::move(*opened));
-    }
-    const auto json = hub_->stats();
-    if (!json) return failed(json.error());
-    if (auto status = parse_status(*json)) view_.observe(std::move(*status), steady::now());
-  }
-
-  void failed(const hub_failure& why) {
-    hub_.reset();
-    view_.unreachable(why.message, why.running(), steady::now());
+  bool take() {
+    auto got = asker_.take();
+    if (!got) return false;
+    if (got->status) view_.observe(std::move(*got->status), got->at);
+    if (got->failure) view_.unreachable(got->failure->message, got->failure->running(), got->at);
+    return true;
   }
 
   void draw(terminal_screen& screen) {
@@ -89,8 +160,7 @@ class watcher {
     if (key == k::tab) view_.switch_table();
   }
 
-  std::string socket_;
-  std::optional<hub_client> hub_;
+  asker asker_;
   status_view view_;
 };
 

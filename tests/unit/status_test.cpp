@@ -253,6 +253,13 @@ TEST_CASE("watch: a hub that is gone is said so, with what was seen last below; 
   CHECK(view.exit_code() == status_degraded);
 }
 
+TEST_CASE("watch: an answer that is late is said so") {
+  status_view view("/run/s");
+  view.observe(parsed(), t0);
+  CHECK_FALSE(has(view.screen(plain(80, 24), t0 + 2s), "late"));
+  CHECK(has(view.screen(plain(80, 24), t0 + 3s), "answers late: 3 s old"));
+}
+
 TEST_CASE("watch: scrolling stays inside the table; Tab shows channels") {
   status_view view("/run/s");
   auto s = parsed();
