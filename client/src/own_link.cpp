@@ -10,7 +10,7 @@ own_link::own_link(boost::asio::io_context& loop, own_events& events, pg::connec
     : loop_(loop), events_(events), settings_(std::move(settings)), connector_(loop.get_executor()) {}
 
 void own_link::open() {
-  if (!std::exchange(under_way_, true)) start();
+  if (!under_way_.exchange(true)) start();
 }
 
 void own_link::start() {

@@ -30,9 +30,11 @@ class own_link {
   void query(const std::string& sql);
   bool read_pass();
   void close();
-  bool connecting() const { return connector_.busy(); }
-  // A process was forked while connecting: the child may hold that very connection. It is thrown away and
-  // made anew.
+  bool connecting() const { return connector_.busy(); }  // in a thread that cannot be interrupted
+  // From here to forked(), any thread. An attempt has not been answered yet.
+  bool under_way() const { return under_way_; }
+  // A process was forked meanwhile: the child may hold that very connection, whose descriptor only libpq
+  // knows. It is thrown away and made anew, so that no session is ever shared with a child.
   void forked() { tainted_ = true; }
   // In a forked child: closes what was inherited without a word, touches nothing else.
   void abandon();
@@ -46,8 +48,8 @@ class own_link {
   pg::connect_settings settings_;
   pg::connector connector_;
   std::shared_ptr<pg::session> session_;
-  bool under_way_ = false;
-  std::atomic<bool> tainted_ = false;  // set by the forking thread
+  std::atomic<bool> under_way_ = false;
+  std::atomic<bool> tainted_ = false;
 };
 
 }  // namespace pgwake::client

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::time_t rest_patience = 2;  // seconds; a turn takes far less
 constexpr timespec after_trouble{0, 100'000'000};
+constexpr timespec a_moment{0, 1'000'000};
+constexpr int connect_patience = 50;  // moments that a fork waits for a connect
 
 steady_time clock_now() { return std::chrono::steady_clock::now(); }
 
@@ -328,7 +330,12 @@ void worker::on_lost(std::string reason) {
 // -------------------------------------------------------------------------------------------------
 
 void worker::before_fork() {
-  motion_.store(motion::asked);
+  // Most connects end soon, and then the child has nothing of them. One that does not is thrown away
+  // afterwards.
+  for (int i = 0; i < connect_patience && own_.under_way(); ++i) nanosleep(&a_moment, nullptr);
+  auto running = motion::running;
+  if (!motion_.compare_exchange_strong(running, motion::asked))
+    return;  // it rests already: the process is exiting
   box_.wake_thread();
   timespec until{};
   clock_gettime(CLOCK_MONOTONIC, &until);
@@ -341,7 +348,7 @@ void worker::before_fork() {
 }
 
 void worker::after_fork_in_parent() {
-  if (own_.connecting()) own_.forked();
+  if (own_.under_way()) own_.forked();
   if (motion_.exchange(motion::running) != motion::resting) return;
   if (!rested_) {
     // It came to rest after all, too late.
