@@ -201,7 +201,7 @@ function spread() {
   const from = past[Math.max(0, past.length - 61)];
   const buckets = between('pgwaked_wake_latency_seconds', from, last());
   const total = buckets.reduce((sum, [, n]) => sum + n, 0), p99 = quantile(buckets, .99);
-  const ticks = ticksOf(Math.max(1, ...buckets.map(([, n]) => n)) * 1.02), top = ticks[ticks.length - 1];
+  const ticks = ticksOf(Math.max(4, ...buckets.map(([, n]) => n)) * 1.02), top = ticks[ticks.length - 1];
   const y = n => 6 + (1 - n / top) * (f.h - f.bottom - 6), each = f.inner / buckets.length;
   grid(svg, f, ticks, y, tickCount);
   buckets.forEach(([bound, n], i) => {
