@@ -7,6 +7,7 @@
 
 #include "integration/rig.hpp"
 #include "support/background.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace pgwake::test;
 
@@ -238,7 +239,7 @@ TEST_CASE("D7, case 41: a worker that asks without reading is no longer read, an
     CHECK(waited < 200ms);
     std::this_thread::sleep_for(50ms);
   }
-  CHECK(r.hub().child().rss_kib() - before < 4096);
+  if (!sanitized) CHECK(r.hub().child().rss_kib() - before < 4096);
   // Once it reads it is served.
   std::size_t answers = 0;
   while (greedy.next(500ms)) ++answers;

@@ -171,6 +171,7 @@ TEST_CASE("S7: a channel is UNLISTENed when its last worker has gone, after the 
   b.expect_wake("c");
 
   b.close();  // releases all it held
+  CHECK(a.drain(150ms).empty());
   CHECK(r.queries("UNLISTEN").empty());
   REQUIRE_EVENTUALLY(r.queries("UNLISTEN").size() == 1, 3s);
 
