@@ -77,7 +77,8 @@ void world::ack_queued(model_worker& w, const ack& a) {
   // What the server has committed counts only once the hub has read so.
   const bool unread = link_.awaiting && link_.sql.starts_with("LISTEN") &&
                       link_.sql.find(quote_identifier(channel)) != std::string::npos;
-  if (listens(channel) && !unread) {
+  const bool early = unread || (!w.v1 && !engine_.the_upstream().healthy());
+  if (listens(channel) && (!early || engine_.the_upstream().plan().active(channel))) {
     if (last) s.covered = s.real = true;
     return;
   }

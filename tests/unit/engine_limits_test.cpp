@@ -142,7 +142,8 @@ TEST_CASE("K4, D7: a worker that the hub does not read is not blamed for its unf
   CHECK(r.engine.may_read(a));
   r.now += 10s;
   r.engine.tick(r.now, true);
-  CHECK(r.took().front() == "worker dismissed " + std::to_string(a) + " flush");
+  const auto last = r.took();
+  CHECK(std::count(last.begin(), last.end(), "worker dismissed " + std::to_string(a) + " flush") == 1);
 }
 
 TEST_CASE("K4, D8: a worker evicted in the same tick in which frames time out") {
