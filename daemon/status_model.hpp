@@ -53,7 +53,7 @@ struct hub_status {
   std::vector<channel> channels;
   totals_of_run totals;
   std::uint64_t max_workers = 0, max_channels = 0;  // the hub's limits
-  bool truncated = false;  // not every worker or channel is listed
+  bool truncated = false;                           // not every worker or channel is listed
 };
 
 // Nothing if it is not a JSON object.
