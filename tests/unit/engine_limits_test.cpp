@@ -140,6 +140,9 @@ TEST_CASE("K4, D7: a worker that the hub does not read is not blamed for its unf
   for (const auto& action : r.took()) CHECK(action.find("worker") == std::string::npos);
   r.read(a);
   CHECK(r.engine.may_read(a));
+  r.now += 10s;  // it was not read for a part of these
+  r.engine.tick(r.now, true);
+  r.took();
   r.now += 10s;
   r.engine.tick(r.now, true);
   const auto last = r.took();
