@@ -62,7 +62,7 @@ step() {
   packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer openssl groff-base
     dpkg-dev)
   packages_bench=("${packages_demo[@]}" pgbouncer)
-  packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian
+  packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
     prometheus python3-prometheus-client chromium fonts-dejavu-core)
 }
 
