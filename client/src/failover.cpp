@@ -232,10 +232,6 @@ void failover::tick(steady_time now, bool quiet, actions& out) {
   if (quiet) {
     if (const char* late = hub_.overdue(now)) drop_hub(late, false, now, out);
   }
-  if (hub_.due(now)) {
-    hub_.begin(now);
-    out.push_back(connect_hub{});
-  }
   if (handover_.active() && now >= handover_.until()) {
     if (handover_.old_lost())
       cancel_handover(now, out);

@@ -42,7 +42,10 @@ void hub_life::told(const status& s, steady_time now) {
 
 void hub_life::lost(std::string reason, bool slow, double random, steady_time now) {
   if (state_ == state::off) return;
-  if (state_ == state::up && now - up_since_ >= long_life) failures_ = 0;
+  if (state_ != state::up)
+    failures_ = std::max(failures_, 1U);  // only a link that was up is tried again at once
+  else if (now - up_since_ >= long_life)
+    failures_ = 0;
   state_ = state::waiting;
   told_ = healthy_ = draining_ = false;
   failed_ = true;

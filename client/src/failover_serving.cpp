@@ -9,6 +9,10 @@ namespace pgwake::client {
 // Brings together what is looked at apart. Called after every event; does nothing when nothing is to be done.
 void failover::decide(steady_time now, actions& out) {
   if (!running_) return;
+  if (hub_.due(now)) {
+    hub_.begin(now);
+    out.push_back(connect_hub{});
+  }
   choose_side(now, out);
   tend_own(now, out);
   consider_handover(now, out);
@@ -47,9 +51,10 @@ bool failover::own_wanted(steady_time now) const {
   if (hub_.now_in() == hub_life::state::off) return true;
   if (!hub_.up()) {
     if (!hub_.failed()) return false;  // the first attempt ever
-    return own_ != own_state::off || !trying_hub() || now >= hub_.began() + settings_.hub_patience;
+    const bool wanted_before = own_ != own_state::off || slot_missed_;
+    return wanted_before || !trying_hub() || now >= hub_.began() + settings_.hub_patience;
   }
-  if (hub_.unhealthy()) return own_ != own_state::off || now >= fall_at_;
+  if (hub_.unhealthy()) return own_ != own_state::off || slot_missed_ || now >= fall_at_;
   if (!hub_.told()) return own_ != own_state::off;
   return hub_.draining();
 }

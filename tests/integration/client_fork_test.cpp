@@ -13,6 +13,9 @@
 using namespace pgwake;
 using namespace pgwake::test;
 
+// A child that opens a client of its own starts a thread, which TSan does not like after a fork of many.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
 namespace {
 
 // What the descriptors of this process are, by number: "socket:[123]", "anon_inode:[eventfd]", ...

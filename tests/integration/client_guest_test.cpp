@@ -36,6 +36,17 @@ std::string field(const std::string& path, const std::string& name) {
   return "";
 }
 
+// Sanitizers keep what was freed.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+constexpr bool memory_counts = false;
+#else
+constexpr bool memory_counts = true;
+#endif
+#else
+constexpr bool memory_counts = true;
+#endif
+
 long resident_kib() { return std::stol(field("/proc/self/status", "VmRSS")); }
 
 }  // namespace
@@ -102,7 +113,7 @@ TEST_CASE("C9: opened and closed ten thousand times without a leak") {
   for (int i = 0; i < 10'000; ++i) once({});
   CHECK(entries("/proc/self/task").size() == threads);
   CHECK(entries("/proc/self/fd").size() == descriptors);
-  CHECK(resident_kib() - memory < 2'048);
+  if (memory_counts) CHECK(resident_kib() - memory < 2'048);
   // And some that come as far as an own connection.
   for (int i = 0; i < 50; ++i) {
     auto w = r.client({{"policy", "direct"}});
