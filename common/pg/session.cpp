@@ -14,6 +14,9 @@ namespace {
 
 // Notifications (of at most 512 bytes) handled in one turn before workers and timers get theirs.
 constexpr std::size_t turn_budget = 4096;
+// What one of them costs depends on how many workers get it, so time is bounded too, looked at now and then.
+constexpr std::chrono::milliseconds turn_time{10};
+constexpr unsigned clock_every = 16;
 // A pass that brought this many is likely to be followed by more at once.
 constexpr std::size_t flood_from = 32;
 
@@ -150,6 +153,7 @@ bool session::read_pass() {
 // counts (a record is at most 16 KiB, a look takes at least 8).
 bool session::pass() {
   in_pass_ = true;
+  turn_ends_ = std::chrono::steady_clock::now() + turn_time;
   std::size_t budget = turn_budget;
   const int looks = PQsslInUse(conn_.get()) != 0 ? 3 : 1;
   bool flood = true;
@@ -172,13 +176,14 @@ bool session::pass() {
 void session::drain(std::size_t& budget) {
   for (bool any = true; any && conn_ && budget > 0;) {
     any = take_results();
-    while (conn_ && budget > 0) {
+    for (unsigned taken = 1; conn_ && budget > 0; ++taken) {
       const notify_handle n(PQnotifies(conn_.get()));
       if (!n) break;
       any = true;
       const auto cost = 1 + std::strlen(n->extra) / 512;  // large payloads fill outboxes sooner
       budget -= std::min(budget, cost);
       if (events_ != nullptr) events_->on_notification(n->be_pid, n->relname, n->extra);
+      if (taken % clock_every == 0 && std::chrono::steady_clock::now() >= turn_ends_) budget = 0;
     }
   }
 }

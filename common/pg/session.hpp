@@ -2,6 +2,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,7 @@ class session : public std::enable_shared_from_this<session> {
   handle conn_;
   session_events* events_;  // null once closed
   std::optional<std::string> waiting_sql_;
+  std::chrono::steady_clock::time_point turn_ends_{};
   bool in_pass_ = false;
   bool in_query_ = false;
   bool waiting_readable_ = false;
