@@ -118,7 +118,8 @@ TEST_CASE("documents: docs/protocol.md names every member of stats") {
   doc.Parse(json.c_str());
   REQUIRE(doc.IsObject());
   std::set<std::string> names = members_of(doc);
-  for (const auto& object : {&doc["upstream"], &doc["totals"], &doc["limits"], &doc["workers"][0], &doc["channels"][0]})
+  for (const auto& object :
+       {&doc["upstream"], &doc["totals"], &doc["limits"], &doc["workers"][0], &doc["channels"][0]})
     names.merge(members_of(*object));
   std::ifstream file(PGWAKE_SOURCE_DIR "/docs/protocol.md");
   std::string text((std::istreambuf_iterator<char>(file)), {});
