@@ -33,15 +33,19 @@ struct channel_state {
       false;  // an ack of the last sub was queued: every commit from now on arrives, or a gap after it
   bool real = false;  // its LISTEN was committed, not only promised (v0 in an outage)
   bool owes_gap = false;
-  bool gap_came = false;        // the last wake was a gap, or one came in the present session
-  std::size_t lost_at = 0;      // when that came to be: what is committed later comes from a newer session
-  std::deque<std::size_t> due;  // ephemeral commits that must arrive
-  std::optional<std::size_t> dirty;  // the first durable commit of which it has not heard
+  bool gap_came = false;          // the last wake was a gap, or one came in the present session
+  std::size_t lost_at = 0;        // when that came to be: what is committed later comes from a newer session
+  std::deque<std::size_t> due;    // ephemeral commits that must arrive
+  std::deque<std::size_t> dirty;  // durable commits of which it has not heard
+  std::optional<std::size_t> first_lost_at;  // as lost_at, of the first outage since the last gap
+  std::size_t declared_lost = 0;             // what is older and comes after the gap comes too late
 
   void end_promise() {
     covered = real = owes_gap = false;
     due.clear();
-    dirty.reset();
+    dirty.clear();
+    first_lost_at.reset();
+    declared_lost = 0;
   }
 };
 

@@ -23,15 +23,16 @@ struct options {
   std::optional<std::uint64_t> replay;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   bool rare = true;
+  bool brief = false;
 };
 
 [[noreturn]] void usage() {
-  std::cerr
-      << "usage: simulation [--seeds N] [--first N] [--seconds S] [--threads N] [--no-rare] [--seed N]\n\n"
-         "  --seeds N     so many runs (default 1000), beginning with seed --first (default 1)\n"
-         "  --seconds S   runs for so long instead\n"
-         "  --no-rare     do not fail because a rare event was never reached\n"
-         "  --seed N      this run alone, with its whole trace\n";
+  std::cerr << "usage: simulation [--seeds N] [--first N] [--seconds S] [--threads N] [--no-rare] [--brief] "
+               "[--seed N]\n\n"
+               "  --seeds N     so many runs (default 1000), beginning with seed --first (default 1)\n"
+               "  --seconds S   runs for so long instead\n"
+               "  --no-rare     do not fail because a rare event was never reached\n"
+               "  --seed N      this run alone, with its whole trace\n";
   std::exit(2);
 }
 
@@ -39,8 +40,8 @@ options parse(int argc, char** argv) {
   options o;
   for (int i = 1; i < argc; ++i) {
     const auto is = [&](const char* name) { return std::strcmp(argv[i], name) == 0; };
-    if (is("--no-rare")) {
-      o.rare = false;
+    if (is("--no-rare") || is("--brief")) {
+      (is("--brief") ? o.brief : o.rare) = is("--brief");
       continue;
     }
     if (i + 1 >= argc) usage();
@@ -175,6 +176,10 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < o.threads; ++i) threads.emplace_back([&c] { c.work(); });
   for (auto& t : threads) t.join();
+  if (c.failure && o.brief) {
+    std::cout << "seed " << c.failure->first << ": " << c.failure->second << '\n';
+    return 1;
+  }
   if (c.failure) {
     explain(c.failure->first, c.failure->second);
     return 1;

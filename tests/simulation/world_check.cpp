@@ -220,22 +220,30 @@ void world::ephemeral_received(model_worker& w, channel_state& s, const std::str
     broken("D1: " + who + "commit " + text(commit) + " comes after commit " +
            text(static_cast<std::uint64_t>(w.last_commit)));
   w.last_commit = static_cast<std::ptrdiff_t>(commit);
+  if (commit < s.declared_lost && w.v1)
+    broken("G: " + who + "commit " + text(commit) + " comes after the gap that says it may be lost");
   if (!s.due.empty() && s.due.front() < commit)
     broken("D3: " + who + "commit " + text(s.due.front()) + " is lost without a gap before commit " +
            text(commit));
   if (!s.due.empty() && s.due.front() == commit) s.due.pop_front();
-  if (s.owes_gap && !s.gap_came && s.covered && w.v1 &&
-      commit >= std::max(s.lost_at, listened_since(channel)))
+  if (s.owes_gap && !s.gap_came && s.covered && w.v1 && commit >= s.lost_at)
     broken("G: " + who + "commit " + text(commit) + " of the new session comes before the gap");
 }
 
 // It reads again now, so it has everything that was committed before.
 void world::durable_received(model_worker& w, channel_state& s, const std::string& channel,
                              const wake& message) {
-  s.dirty.reset();
   const bool gap = message.gap != gap_cause::none || !w.v1;
+  // But what comes before a fence says nothing of what was committed behind it.
+  auto horizon = database_.commits();
+  for (const auto& [id, commit] : w.fences)
+    if (!gap && commit >= listened_since("pgwake.fence")) horizon = std::min(horizon, commit);
+  while (!s.dirty.empty() && s.dirty.front() < horizon) s.dirty.pop_front();
   if (!gap) return;
   if (message.gap != gap_cause::none) tally_.saw(rare::gap_received);
+  if (s.first_lost_at && message.gap != gap_cause::none && s.unanswered.empty())
+    s.declared_lost = *s.first_lost_at;
+  s.first_lost_at.reset();
   // What was lost was lost before LISTEN was active again.
   while (!s.due.empty() && s.due.front() < listened_since(channel)) s.due.pop_front();
   // It may be one of an earlier outage that had to wait.
@@ -257,7 +265,7 @@ void world::fence_received(model_worker& w, std::uint64_t id) {
   for (const auto& [channel, s] : w.channels) {
     const auto since = listened_since(channel);
     if (!s.covered || s.owes_gap) continue;
-    if (s.dirty && *s.dirty < commit && *s.dirty >= since)
+    if (!s.dirty.empty() && s.dirty.front() < commit && s.dirty.front() >= since)
       broken("C6: a durable wake of " + channel + " committed before the fence is not there yet");
     if (!s.due.empty() && s.due.front() < commit && s.due.front() >= since)
       broken("C6: an ephemeral wake of " + channel + " committed before the fence is not there yet");
@@ -374,7 +382,7 @@ void world::check_settled(model_worker& w) {
     if (!s.covered) continue;
     if (!s.due.empty())
       broken("D3: " + who + "commit " + text(s.due.front()) + " is lost and no gap announced");
-    if (s.dirty) broken("D2: " + who + "durable commit " + text(*s.dirty) + " is lost");
+    if (!s.dirty.empty()) broken("D2: " + who + "durable commit " + text(s.dirty.front()) + " is lost");
     if (s.owes_gap) broken("G1: " + who + "the outage was never announced");
   }
   if (!w.pings.empty()) broken("worker " + text(w.id) + " waits for a pong for ever");

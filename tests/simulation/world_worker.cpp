@@ -77,8 +77,8 @@ void world::committed(const database::notification& n) {
     if (at == w.channels.end() || !at->second.covered || !at->second.wants) continue;
     if (!n.payload.empty())
       at->second.due.push_back(n.commit);
-    else if (!at->second.dirty)
-      at->second.dirty = n.commit;
+    else
+      at->second.dirty.push_back(n.commit);
   }
 }
 
@@ -176,6 +176,12 @@ void world::closed_by_hub(model_worker& w, bool flushed, const std::string& fiel
       broken("D3: worker " + text(w.id) + " was evicted below its caps: " + fields);
   } else if (fullest) {
     tally_.saw(rare::evicted_fullest);
+    const auto bytes = std::stoul(fields.substr(fields.find("outbox_bytes=") + 13));
+    for (auto& other : workers_)
+      if (auto* box = other.open && other.id != w.id ? engine_.open_outbox(other.id) : nullptr;
+          box != nullptr && box->bytes() > bytes + 500)
+        broken("D8: worker " + text(w.id) + " was evicted for the sum, but worker " + text(other.id) +
+               " is fuller");
   } else if (!w.doomed && !w.holds_frame && fields.find("operator") == std::string::npos &&
              fields.find("shutdown") == std::string::npos) {
     broken("worker " + text(w.id) + " was closed though it did nothing wrong: " + fields);
