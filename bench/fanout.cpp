@@ -133,10 +133,11 @@ std::optional<bar> bar_for(std::size_t readers, std::size_t size) {
   return at_least(size == 100 && readers >= 64 ? 3 : 1.5);
 }
 
-// So many that a burst takes a good part of a second, and bounded in bytes.
+// So many that a burst takes some tenths of a second, and bounded in bytes.
 std::size_t messages_for(std::size_t readers, std::size_t size) {
-  const std::size_t deliveries = size <= 100 ? 400'000 : size <= 1024 ? 200'000 : 40'000;
-  return std::clamp<std::size_t>(deliveries / readers, 60, 50'000);
+  const std::size_t most = size <= 100 ? 200'000 : size <= 1024 ? 60'000 : 8'000;
+  const std::size_t deliveries = size <= 100 ? 2'000'000 : size <= 1024 ? 400'000 : 80'000;
+  return std::min(deliveries / readers, most);
 }
 
 void measure(context& c, const std::string& socket, std::size_t readers, std::size_t size) {
@@ -145,8 +146,9 @@ void measure(context& c, const std::string& socket, std::size_t readers, std::si
   const auto messages = messages_for(readers, size);
   PGconn* publisher = connect_postgres(c.servers.hub_database());
   // Payloads that are equal would collapse into one within a transaction.
-  const auto sql = "SELECT count(pg_notify('" + channel + "', lpad(i::text, " + std::to_string(size) +
-                   ", 'x'))) FROM generate_series(1, " + std::to_string(messages) + ") i";
+  const auto sql = "SELECT count(pg_notify('" + channel + "', (1000000 + i)::text || '" +
+                   std::string(size - 7, 'x') + "')) FROM generate_series(1, " + std::to_string(messages) +
+                   ") i";
   frame_workers workers(socket, readers, {channel});
   receivers all_workers;
   workers.add_to(all_workers);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <stdexcept>
+#include <thread>
 
 #include "bench/receivers.hpp"
 #include "common/frame.hpp"
@@ -52,6 +53,19 @@ frame_workers::frame_workers(const std::string& socket, std::size_t count,
     send_all(fd, out);
   }
   for (const int fd : fds_) await_acks(fd, channels.size());
+}
+
+double subscribe_all(const std::string& socket, const std::vector<std::string>& scripts,
+                     std::size_t acks_each) {
+  const frame_workers workers(socket, scripts.size(), {});
+  const auto begin = steady::now();
+  std::thread sending([&] {
+    for (std::size_t i = 0; i < scripts.size(); ++i) send_all(workers.descriptors()[i], scripts[i]);
+  });
+  for (const int fd : workers.descriptors()) await_acks(fd, acks_each);
+  const auto took = since(begin);
+  sending.join();
+  return took;
 }
 
 frame_workers::~frame_workers() {

@@ -13,6 +13,7 @@ namespace {
 
 struct arguments {
   bool quick = false;
+  bool keep = false;
   std::size_t repetitions = 0;
   std::string directory = "build/bench";
   std::string lock;
@@ -42,7 +43,8 @@ int run(const arguments& a) {
   report out(a.directory);
   gate lock(a.lock);
   world servers;
-  context c{servers, out, lock, a.quick, a.repetitions != 0 ? a.repetitions : a.quick ? 2U : 5U, a.only};
+  context c{servers, out,   lock, a.quick, a.repetitions != 0 ? a.repetitions : a.quick ? 2U : 5U,
+            a.keep,  a.only};
   for (const auto& s : scenarios()) {
     if (!wanted(a, s.name)) continue;
     const auto begin = steady::now();
@@ -59,6 +61,7 @@ int main(int argc, char** argv) {
   arguments a;
   CLI::App app("Measures pgwake beside what people would use instead. Exit code 0: every bar is met, 1: not");
   app.add_flag("--quick", a.quick, "only the cells with a bar, two pairs each");
+  app.add_flag("--keep-instructions", a.keep, "write bench/instructions.txt anew");
   app.add_option("--repetitions", a.repetitions, "pairs of repetitions [5, quick: 2]");
   app.add_option("--out", a.directory, "where the JSON files and plots go [build/bench]");
   app.add_option("--only", a.only, "only the cells of which this text is part, such as '8 receivers'");

@@ -80,6 +80,11 @@ class frame_workers {
   std::vector<std::unique_ptr<pgwake_wire>> wires_;
 };
 
+// Connects one worker per script of `sub` frames, then sends all scripts at once: seconds until each has
+// `acks_each` acks.
+double subscribe_all(const std::string& socket, const std::vector<std::string>& scripts,
+                     std::size_t acks_each);
+
 // Plain libpq sessions that LISTEN for themselves: what pgwake is measured against.
 class direct_sessions {
  public:

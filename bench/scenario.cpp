@@ -39,7 +39,14 @@ const std::vector<scenario>& scenarios() {
       {"latency", "NOTIFY to the last of N receivers", run_latency},
       {"rate", "how fast publishers go with N receivers", run_rate},
       {"fanout", "deliveries per second of a burst, beside Redis and NATS", run_fanout},
+      {"client", "through the client library, beside raw frames", run_client},
+      {"subscribe", "how long until an ack, beside an echo and LISTEN", run_subscribe},
+      {"channels", "cost per notification by the number of channels", run_channels},
       {"memory", "resident memory of the hub, beside PostgreSQL's backends", run_memory},
+      {"idle", "processor time and wake-ups with idle workers", run_idle},
+      {"recovery", "until all channels are active again after the session was ended", run_recovery},
+      {"failover", "from the hub's death to the first wake over the own connection", run_failover},
+      {"instructions", "instructions for routing and encoding, beside those kept", run_instructions},
   };
   return all;
 }

@@ -14,9 +14,10 @@ struct context {
   world& servers;
   report& out;
   gate& lock;
-  bool quick;               // only the cells with a bar
-  std::size_t repetitions;  // pairs
-  std::string only;         // cells whose variant holds this text; empty: all
+  bool quick;                      // only the cells with a bar
+  std::size_t repetitions;         // pairs
+  bool keep_instructions = false;  // write bench/instructions.txt anew
+  std::string only;                // cells whose variant holds this text; empty: all
   bool wants(const std::string& variant) const { return variant.find(only) != std::string::npos; }
 };
 
@@ -48,5 +49,12 @@ void run_latency(context& c);
 void run_rate(context& c);
 void run_fanout(context& c);
 void run_memory(context& c);
+void run_client(context& c);
+void run_subscribe(context& c);
+void run_channels(context& c);
+void run_idle(context& c);
+void run_recovery(context& c);
+void run_failover(context& c);
+void run_instructions(context& c);
 
 }  // namespace pgwake::bench
