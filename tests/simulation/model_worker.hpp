@@ -37,15 +37,11 @@ struct channel_state {
   std::size_t lost_at = 0;        // when that came to be: what is committed later comes from a newer session
   std::deque<std::size_t> due;    // ephemeral commits that must arrive
   std::deque<std::size_t> dirty;  // durable commits of which it has not heard
-  std::optional<std::size_t> first_lost_at;  // as lost_at, of the first outage since the last gap
-  std::size_t declared_lost = 0;             // what is older and comes after the gap comes too late
 
   void end_promise() {
     covered = real = owes_gap = false;
     due.clear();
     dirty.clear();
-    first_lost_at.reset();
-    declared_lost = 0;
   }
 };
 

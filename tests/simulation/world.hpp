@@ -142,6 +142,7 @@ class world {
   void after_call();
   void look_at(model_worker& w);
   std::vector<std::string> waiting(model_worker& w);
+  void check_gap_places(model_worker& w);
   void frame_queued(model_worker& w, const from_hub& message);
   void ack_queued(model_worker& w, const ack& a);
   void nack_queued(model_worker& w, const nack& n);
@@ -189,6 +190,7 @@ class world {
   std::uint64_t next_fence_ = 1;
   std::uint64_t steps_ = 0;
   std::set<std::string> overtaking_;  // channels of notifications read since the last look, not active
+  std::uint64_t gaps_ = 0;            // the hub's count of them at the last look
   bool was_healthy_ = false;          // before the call that is looked at
   bool healed_ = false;               // no new trouble
   bool overdue_ = false;              // and all the time that its end may take is over

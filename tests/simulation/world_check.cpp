@@ -24,7 +24,11 @@ std::size_t world::listened_since(const std::string& channel) const {
 void world::after_call() {
   auto touched = std::exchange(engine_.touched(), {});
   for (const auto id : touched)
-    if (auto* w = find(id)) look_at(*w);
+    if (auto* w = find(id)) {
+      look_at(*w);
+      if (engine_.the_hub().counted().gaps != gaps_) check_gap_places(*w);
+    }
+  gaps_ = engine_.the_hub().counted().gaps;
   was_healthy_ = engine_.the_upstream().healthy();
   overtaking_.clear();
 }
@@ -52,6 +56,32 @@ void world::look_at(model_worker& w) {
     std::string why;
     if (!decode(frames[i], message, why)) broken("the hub queued a malformed frame: " + why);
     frame_queued(w, message);
+  }
+}
+
+// A gap that was just queued stands behind all that came before the outage.
+void world::check_gap_places(model_worker& w) {
+  std::map<std::string, std::size_t> before;  // channel -> the oldest commit of the new session
+  for (const auto& [channel, s] : w.channels)
+    if (w.v1 && s.covered && s.owes_gap && listens(channel) && engine_.the_upstream().plan().active(channel))
+      before[channel] = s.lost_at;
+  if (before.empty()) return;
+  std::map<std::string, std::size_t> oldest_behind;
+  const auto frames = waiting(w);
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
+    from_hub message;
+    std::string why;
+    const auto* x = decode(*it, message, why) ? std::get_if<wake>(&message) : nullptr;
+    if (x == nullptr || !before.contains(x->q)) continue;
+    if (x->payload) {
+      oldest_behind[x->q] = std::stoul(x->payload->substr(1));
+    } else if (x->gap != gap_cause::none) {
+      const auto behind = oldest_behind.find(x->q);
+      if (behind != oldest_behind.end() && behind->second < before[x->q])
+        broken("G: the gap of " + x->q + " takes a place before commit " + text(behind->second) +
+               ", which is older");
+      before.erase(x->q);
+    }
   }
 }
 
@@ -220,8 +250,6 @@ void world::ephemeral_received(model_worker& w, channel_state& s, const std::str
     broken("D1: " + who + "commit " + text(commit) + " comes after commit " +
            text(static_cast<std::uint64_t>(w.last_commit)));
   w.last_commit = static_cast<std::ptrdiff_t>(commit);
-  if (commit < s.declared_lost && w.v1)
-    broken("G: " + who + "commit " + text(commit) + " comes after the gap that says it may be lost");
   if (!s.due.empty() && s.due.front() < commit)
     broken("D3: " + who + "commit " + text(s.due.front()) + " is lost without a gap before commit " +
            text(commit));
@@ -241,9 +269,6 @@ void world::durable_received(model_worker& w, channel_state& s, const std::strin
   while (!s.dirty.empty() && s.dirty.front() < horizon) s.dirty.pop_front();
   if (!gap) return;
   if (message.gap != gap_cause::none) tally_.saw(rare::gap_received);
-  if (s.first_lost_at && message.gap != gap_cause::none && s.unanswered.empty())
-    s.declared_lost = *s.first_lost_at;
-  s.first_lost_at.reset();
   // What was lost was lost before LISTEN was active again.
   while (!s.due.empty() && s.due.front() < listened_since(channel)) s.due.pop_front();
   // It may be one of an earlier outage that had to wait.

@@ -178,7 +178,6 @@ void world::lost(const char* how) {
       s.owes_gap = true;
       s.gap_came = false;
       s.lost_at = database_.commits();
-      if (!s.first_lost_at) s.first_lost_at = s.lost_at;
     }
 }
 
