@@ -56,7 +56,67 @@ void append_escape(std::string& out, char c) {
   }
 }
 
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// An escape without its backslash, off the front; false for those that append_escape() does not write.
+bool take_escape(std::string_view& json, std::string& out) {
+  if (json.empty()) return false;
+  const char c = json[0];
+  json.remove_prefix(1);
+  switch (c) {
+    case '"':
+    case '\\':
+      out += c;
+      return true;
+    case 'b':
+      out += '\b';
+      return true;
+    case 'f':
+      out += '\f';
+      return true;
+    case 'n':
+      out += '\n';
+      return true;
+    case 'r':
+      out += '\r';
+      return true;
+    case 't':
+      out += '\t';
+      return true;
+    case 'u': {
+      if (json.size() < 4 || json[0] != '0' || json[1] != '0') return false;
+      const int high = hex_digit(json[2]);
+      const int low = hex_digit(json[3]);
+      if (high < 0 || high > 1 || low < 0) return false;
+      out += static_cast<char>(high * 16 + low);
+      json.remove_prefix(4);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
 }  // namespace
+
+bool take_json_string(std::string_view& json, std::string& out) {
+  if (json.empty() || json[0] != '"') return false;
+  json.remove_prefix(1);
+  out.clear();
+  while (true) {
+    const auto n = plain_prefix(json);
+    out.append(json.substr(0, n));
+    if (n == json.size()) return false;
+    const char c = json[n];
+    json.remove_prefix(n + 1);
+    if (c == '"') return true;
+    if (c != '\\' || !take_escape(json, out)) return false;
+  }
+}
 
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
