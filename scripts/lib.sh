@@ -61,7 +61,7 @@ step() {
   packages_demo=("${packages_build[@]}" postgresql)
   packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer openssl groff-base
     dpkg-dev)
-  packages_bench=("${packages_demo[@]}" pgbouncer)
+  packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
     prometheus python3-prometheus-client chromium fonts-dejavu-core)
 }
