@@ -63,7 +63,7 @@ step() {
     dpkg-dev)
   packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
-    prometheus python3-prometheus-client chromium fonts-dejavu-core)
+    prometheus python3-prometheus-client chromium fonts-dejavu-core libfaketime)
 }
 
 missing_packages() {
