@@ -71,7 +71,7 @@ struct generator {
     rapidjson::MemoryStream stream(json.data(), json.size());
     rapidjson::Reader reader;
     guard handler(to, fault);
-    const auto result = reader.Parse<rapidjson::kParseDefaultFlags>(stream, handler);
+    const auto result = reader.Parse<rapidjson::kParseFullPrecisionFlag>(stream, handler);
     if (result.IsError()) {
       if (fault == nullptr) fault = "not JSON";
       return false;
