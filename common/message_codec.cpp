@@ -35,7 +35,22 @@ class guard {
   bool Int64(std::int64_t i) { return to_.Int64(i); }
   bool Uint64(std::uint64_t i) { return to_.Uint64(i); }
   bool Double(double d) { return to_.Double(d); }
-  bool RawNumber(const char* s, rapidjson::SizeType n, bool copy) { return to_.RawNumber(s, n, copy); }
+  // Numbers come as text: RapidJSON's own reading of them is inexact, or undefined for the likes of 0e300.
+  bool RawNumber(const char* s, rapidjson::SizeType n, bool) {
+    const auto* end = s + n;
+    if (std::uint64_t whole = 0; is_whole(s, end, whole)) return to_.Uint64(whole);
+    if (std::int64_t whole = 0; is_whole(s, end, whole)) return to_.Int64(whole);
+    double number = 0;
+    if (std::from_chars(s, end, number).ec == std::errc::result_out_of_range) {
+      if (std::string_view(s, n).find("e-") == std::string_view::npos &&
+          std::string_view(s, n).find("E-") == std::string_view::npos) {
+        fault_ = "not JSON that can be read: a number is too big";
+        return false;
+      }
+      number = 0;
+    }
+    return to_.Double(number);
+  }
   bool String(const char* s, rapidjson::SizeType n, bool copy) {
     return text(s, n) && to_.String(s, n, copy);
   }
@@ -46,6 +61,11 @@ class guard {
   bool EndArray(rapidjson::SizeType n) { return --depth_, to_.EndArray(n); }
 
  private:
+  template <typename Integer>
+  static bool is_whole(const char* from, const char* to, Integer& out) {
+    const auto [end, error] = std::from_chars(from, to, out);
+    return error == std::errc{} && end == to;
+  }
   bool deeper() {
     if (++depth_ <= max_depth) return true;
     fault_ = "JSON nested deeper than 8";
@@ -71,7 +91,7 @@ struct generator {
     rapidjson::MemoryStream stream(json.data(), json.size());
     rapidjson::Reader reader;
     guard handler(to, fault);
-    const auto result = reader.Parse<rapidjson::kParseFullPrecisionFlag>(stream, handler);
+    const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, handler);
     if (result.IsError()) {
       if (fault == nullptr) fault = "not JSON";
       return false;
