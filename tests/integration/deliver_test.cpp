@@ -98,6 +98,48 @@ TEST_CASE("D2: a durable wake behind an ack of its channel does not melt into on
   slow.expect_wake("c");
 }
 
+TEST_CASE("D2: a fence, too, parts the durable wakes before it from those behind it") {
+  rig r;
+  raw_worker slow(r.hub().socket());
+  const std::string token = slow.hello().string("fence");
+  slow.subscribe("big");
+  slow.subscribe("c");
+  auto publisher = r.publisher();
+  publish(publisher, "big", 1, 400, 7000);
+  for (const char* payload : {"", "", ":7", "", ""}) {
+    const bool fence = *payload != 0;
+    publisher.notify(fence ? "pgwake.fence" : "c", fence ? token + payload : "");
+  }
+  for (int i = 0; i < 400; ++i) slow.expect("wake", "big");
+  slow.expect_wake("c");
+  CHECK(slow.expect("fence").id() == 7);
+  slow.expect_wake("c");
+  CHECK(slow.until_pong().empty());
+}
+
+TEST_CASE("D2: a gap absorbs the durable wake that waits, and what is newer comes behind it") {
+  rig r;
+  auto slow = r.worker();
+  auto quick = r.worker();
+  for (const char* channel : {"big", "c"}) slow.subscribe(channel);
+  quick.subscribe("c");
+  auto publisher = r.publisher();
+  publish(publisher, "big", 1, 400, 7000);
+  publisher.notify("c");
+  quick.expect_wake("c");
+  REQUIRE(r.terminate());
+  CHECK(quick.expect("wake", "c", 10s).gap() == "reconnect");
+  publisher.notify("c");
+  publisher.notify("c");
+  quick.expect_wake("c");
+  quick.until_pong();
+  for (int i = 0; i < 400; ++i) slow.expect("wake", "big");
+  std::string seen;
+  for (const auto& wake : slow.until_pong())
+    if (wake.q() == "c") seen += wake.gap() ? "gap " : "wake ";
+  CHECK(seen == "gap wake ");
+}
+
 TEST_CASE("D3: a worker too far behind is evicted, named in the log, and harms nobody") {
   const bool by_bytes = GENERATE(true, false);
   rig r({.arguments = by_bytes ? std::vector<std::string>{"--outbox-max-bytes", "1MiB"}
@@ -263,6 +305,27 @@ TEST_CASE("D7: acks, pongs and wakes keep their place in one queue") {
     worker.expect("nack", "");
     CHECK(worker.expect("pong").id() == 2);
   }
+}
+
+TEST_CASE("D7: however long a worker does not read, one status waits for it") {
+  rig r({.arguments = {"--heartbeat", "100ms"}});
+  auto slow = r.worker();
+  auto quick = r.worker();
+  slow.subscribe("big");
+  auto publisher = r.publisher();
+  publish(publisher, "big", 1, 400, 7000);
+  for (int beats = 0; beats < 15; ++beats) quick.expect("status");
+  slow.ping(1);
+  int statuses = 0;
+  for (int wakes = 0;;) {
+    const auto got = slow.next();
+    REQUIRE(got);
+    if (got->t() == "pong") break;
+    wakes += got->t() == "wake";
+    statuses += got->t() == "status" && wakes > 0;
+  }
+  CHECK(statuses >= 1);
+  CHECK(statuses <= 3);
 }
 
 TEST_CASE("D8: past the total of all outboxes the fullest worker goes first") {

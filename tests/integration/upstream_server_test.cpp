@@ -61,6 +61,7 @@ TEST_CASE("U3: a standby does not count; it does once it is promoted") {
     hub_daemon hub(
         {.database = standby->conninfo() + " target_session_attrs=any", .until = readiness::accepting});
     CHECK_FALSE(hub.await_health(true, 1500ms));
+    CHECK(hub.connect_v1().expect("status").string("reason") == "recovery");
     standby->promote();
     CHECK(hub.await_health(true, 10s));
     auto worker = hub.connect_v1();
