@@ -141,6 +141,7 @@ process::~process() {
       wait(std::chrono::seconds(30));
     }
     ::kill(-pid_, SIGKILL);  // what it left behind
+    waitpid(pid_, nullptr, WNOHANG);
   }
   for (const int fd : {out_, err_})
     if (fd >= 0) close(fd);
@@ -150,10 +151,14 @@ bool process::running() { return !wait(milliseconds(0)); }
 
 std::optional<int> process::wait(milliseconds patience) {
   if (exit_) return exit_;
+  // It is not reaped before the destructor has killed its group: until then nobody else can get its number,
+  // and with it that signal.
   eventually(patience, [&] {
-    int status = 0;
-    if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
-    exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    siginfo_t ended{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        ended.si_pid != pid_)
+      return false;
+    exit_ = ended.si_code == CLD_EXITED ? ended.si_status : 128 + ended.si_status;
     return true;
   });
   return exit_;
