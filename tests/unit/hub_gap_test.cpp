@@ -25,6 +25,26 @@ TEST_CASE("G1: after an outage every acked subscription gets one gap, a pending 
   CHECK(r.read(c) == strings{"ack q_c", "ack q_d"});
 }
 
+TEST_CASE(
+    "G2: what is committed after the gap was received is delivered, durable or not, gap or wake waiting") {
+  hub_rig r;
+  const auto a = r.join();
+  r.active(a, "c");
+  r.hub.upstream_lost(r.now);
+  r.hub.activated("c", r.now);
+  CHECK(r.read(a) == strings{"gap c reconnect"});
+  r.hub.notification("c", "", 7, r.now);
+  CHECK(r.read(a).size() == 1);
+  r.hub.notification("c", "x", 7, r.now);
+  r.hub.notification("c", "", 7, r.now);
+  CHECK(r.read(a).size() == 2);
+  // The gap is still on its way: a durable wake behind it is not swallowed by it.
+  r.hub.upstream_lost(r.now);
+  r.hub.activated("c", r.now);
+  r.hub.notification("c", "", 7, r.now);
+  CHECK(r.read(a).size() == 2);
+}
+
 TEST_CASE("G1: an outage within the outage still means one gap, owed until LISTEN is active") {
   hub_rig r;
   const auto a = r.join();
