@@ -19,6 +19,7 @@ constexpr part parts[] = {
     {"1024", "10,000 of 1 KB to 64 workers"},
     {"json", "10,000 of 1 KB of JSON to 64 workers"},
     {"spread", "10,000 of 100 B over 64 channels of 8 workers each"},
+    {"ack", "10,000 subs of an active channel"},
     {"subscribe", "10,000 new channels"},
 };
 

@@ -134,13 +134,15 @@ extern "C" __attribute__((noinline, visibility("default"))) void measured_part(r
   if (part == "1024") r->notify(std::string(1024, 'x'), notifications);
   if (part == "json") r->notify(json_text(1024), notifications);
   if (part == "spread") r->spread(std::string(100, 'x'), notifications);
+  if (part == "ack")
+    for (std::size_t i = 0; i < notifications; ++i) r->subscribe(i % workers, "bench");
   if (part == "subscribe")
     for (std::size_t i = 0; i < notifications; ++i) r->subscribe(i % workers, "bench" + std::to_string(i));
 }
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: %s durable|100|1024|json|spread|subscribe\n", argv[0]);
+    std::fprintf(stderr, "usage: %s durable|100|1024|json|spread|ack|subscribe\n", argv[0]);
     return 2;
   }
   rig r;

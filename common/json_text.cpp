@@ -1,5 +1,7 @@
 #include "common/json_text.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -26,34 +28,43 @@ std::size_t plain_prefix(std::string_view text) {
   return at;
 }
 
-void append_escape(std::string& out, char c) {
+// What follows the backslash for each byte: 0: none is needed, 'u': u00 and two digits.
+constexpr std::array<char, 256> escapes = [] {
+  std::array<char, 256> out{};
+  for (std::size_t c = 0; c < 0x20; ++c) out[c] = 'u';
+  out['"'] = '"';
+  out['\\'] = '\\';
+  out['\b'] = 'b';
+  out['\f'] = 'f';
+  out['\n'] = 'n';
+  out['\r'] = 'r';
+  out['\t'] = 't';
+  return out;
+}();
+
+constexpr std::size_t long_run = 64;      // plain bytes that are worth a copy of their own
+constexpr std::size_t dense_block = 128;  // bytes taken one by one where escapes are close together
+
+// At most dense_block bytes.
+void append_escaped(std::string& out, std::string_view text) {
   static constexpr std::string_view hex = "0123456789ABCDEF";
-  out += '\\';
-  switch (c) {
-    case '"':
-    case '\\':
-      out += c;
-      return;
-    case '\b':
-      out += 'b';
-      return;
-    case '\f':
-      out += 'f';
-      return;
-    case '\n':
-      out += 'n';
-      return;
-    case '\r':
-      out += 'r';
-      return;
-    case '\t':
-      out += 't';
-      return;
-    default:
-      out += "u00";
-      out += hex[static_cast<unsigned char>(c) >> 4U];
-      out += hex[static_cast<unsigned char>(c) & 15U];
+  std::array<char, dense_block * 6> block;
+  char* to = block.data();
+  for (const char c : text) {
+    const char escape = escapes[static_cast<unsigned char>(c)];
+    if (escape == 0) {
+      *to++ = c;
+      continue;
+    }
+    *to++ = '\\';
+    *to++ = escape;
+    if (escape != 'u') continue;
+    *to++ = '0';
+    *to++ = '0';
+    *to++ = hex[static_cast<unsigned char>(c) >> 4U];
+    *to++ = hex[static_cast<unsigned char>(c) & 15U];
   }
+  out.append(block.data(), to);
 }
 
 int hex_digit(char c) {
@@ -62,7 +73,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// An escape without its backslash, off the front; false for those that append_escape() does not write.
+// An escape without its backslash, off the front; false for those that append_json_string() does not write.
 bool take_escape(std::string_view& json, std::string& out) {
   if (json.empty()) return false;
   const char c = json[0];
@@ -120,12 +131,15 @@ bool take_json_string(std::string_view& json, std::string& out) {
 
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
-  while (true) {
-    const auto n = plain_prefix(text);
-    out.append(text.substr(0, n));
-    if (n == text.size()) break;
-    append_escape(out, text[n]);
-    text.remove_prefix(n + 1);
+  while (!text.empty()) {
+    auto n = plain_prefix(text);
+    if (n >= long_run || n == text.size()) {
+      out.append(text.substr(0, n));
+    } else {
+      n = std::min(dense_block, text.size());
+      append_escaped(out, text.substr(0, n));
+    }
+    text.remove_prefix(n);
   }
   out += '"';
 }

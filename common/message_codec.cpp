@@ -310,10 +310,13 @@ bool quick_wake(const std::string_view json, wake& out) {
 // since every notification comes this way: RapidJSON's writer takes each character on its own.
 class frame_writer {
  public:
+  // `t` is one of ours and needs no escapes.
   frame_writer(std::string& out, std::string_view t) : out_(out), at_(out.size()) {
-    out_.append(frame_header, '\0');
-    out_ += '{';
-    text("t", t);
+    static constexpr std::string_view head("\0\0\0\0{\"t\":\"", 10);
+    static_assert(head.substr(frame_header, 2) == "{\"");
+    out_.append(head);
+    out_.append(t);
+    out_ += '"';
   }
   ~frame_writer() {
     out_ += '}';
@@ -396,7 +399,11 @@ void write(std::string& out, const control_request& m) {
   w.field("do", std::string_view(m.what));
   if (!m.arg.empty()) w.field("arg", std::string_view(m.arg));
 }
-void write(std::string& out, const unknown_message& m) { frame_writer(out, m.t); }
+void write(std::string& out, const unknown_message& m) {
+  std::string t;
+  append_json_string(t, is_utf8(m.t) ? m.t : replace_bad_utf8(m.t));
+  frame_writer(out, std::string_view(t).substr(1, t.size() - 2));
+}
 void write(std::string& out, const welcome& m) {
   frame_writer w(out, "welcome");
   w.field("v", static_cast<std::uint64_t>(m.v));

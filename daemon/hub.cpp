@@ -95,6 +95,7 @@ hub::worker* hub::open(worker_id id) const {
 
 frame_ptr hub::encode(std::size_t dialect, const from_hub& message) const {
   std::string bytes;
+  bytes.reserve(64);  // an ack's, about
   dialects_[dialect]->encode(bytes, message);
   return bytes.empty() ? nullptr : std::make_shared<const std::string>(std::move(bytes));
 }
