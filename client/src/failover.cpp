@@ -32,7 +32,7 @@ void failover::resume(const std::string& channel) {
 std::vector<std::string> failover::subscribed() const {
   std::vector<std::string> out;
   for (const auto& [channel, s] : set_.all())
-    if (s.acked) out.push_back(channel);
+    if (s.acked) out.emplace_back(channel);
   return out;
 }
 
@@ -40,7 +40,7 @@ void failover::start(steady_time now, actions& out) {
   running_ = true;
   if (settings_.policy != policy::direct) {
     hub_.begin(now);
-    out.push_back(connect_hub{});
+    out.emplace_back(connect_hub{});
   }
   decide(now, out);
 }
@@ -50,21 +50,21 @@ void failover::stop(actions& out) {
   for (auto& [channel, s] : set_.all())
     answer_all(s, {answer::verdict::ended, code::shutdown, "closed"}, out);
   if (hub_.now_in() != hub_life::state::off && hub_.now_in() != hub_life::state::waiting)
-    out.push_back(close_hub{});
+    out.emplace_back(close_hub{});
   hub_.retire();
-  if (own_ != own_state::off) out.push_back(client::stop_own{});
+  if (own_ != own_state::off) out.emplace_back(client::stop_own{});
   own_ = own_state::off;
-  if (std::exchange(slot_held_, false)) out.push_back(release_slot{});
+  if (std::exchange(slot_held_, false)) out.emplace_back(release_slot{});
 }
 
 void failover::subscribe(std::uint64_t request, const std::string& channel, std::optional<steady_time> until,
                          steady_time now, actions& out) {
   if (auto fault = channel_fault(channel)) {
-    out.push_back(answered{request, {answer::verdict::nack, code::invalid_channel, std::move(*fault)}});
+    out.emplace_back(answered{request, {answer::verdict::nack, code::invalid_channel, std::move(*fault)}});
     return;
   }
   if (channel.starts_with(reserved_prefix)) {
-    out.push_back(answered{
+    out.emplace_back(answered{
         request, {answer::verdict::nack, code::forbidden, "channels that begin with pgwake. are its own"}});
     return;
   }
@@ -72,7 +72,7 @@ void failover::subscribe(std::uint64_t request, const std::string& channel, std:
   set_.want(s);
   const bool well = serving_ == side::own || (serving_ == side::hub && hub_.healthy());
   if (s.served && well) {
-    out.push_back(answered{request, {}});
+    out.emplace_back(answered{request, {}});
     return;
   }
   set_.ask(channel, s, request, until, now);
@@ -95,7 +95,7 @@ void failover::unsubscribe(const std::string& channel, steady_time now, actions&
 }
 
 void failover::answer_all(subscription& s, const answer& how, actions& out) {
-  for (const auto id : set_.take_requests(s)) out.push_back(answered{id, how});
+  for (const auto id : set_.take_requests(s)) out.emplace_back(answered{id, how});
 }
 
 // Subscribed no longer. May forget the entry.
@@ -104,7 +104,7 @@ void failover::drop(const std::string& channel, subscription& s, answer::verdict
   answer_all(s, {how, code::shutdown, "unsubscribed meanwhile"}, out);
   const bool joining = s.joining;
   set_.unwant(s);
-  out.push_back(forget{channel});
+  out.emplace_back(forget{channel});
   if (handover_.active()) {
     if (!std::exchange(s.deferred, true)) deferred_.push_back(channel);
     if (joining) {
@@ -127,10 +127,10 @@ void failover::refuse(const std::string& channel, code why, const std::string& r
     e.source = serving_;
     e.channel = channel;
     e.reason = std::string(to_string(why)) + ": " + reason;
-    out.push_back(forget{channel});
-    out.push_back(deliver{std::move(e)});
+    out.emplace_back(forget{channel});
+    out.emplace_back(deliver{std::move(e)});
   } else {
-    out.push_back(forget{channel});
+    out.emplace_back(forget{channel});
   }
   set_.unwant(*s);
   set_.tidy(channel);
@@ -139,7 +139,7 @@ void failover::refuse(const std::string& channel, code why, const std::string& r
 void failover::expire(steady_time now, actions& out) {
   bool mute = false;
   while (const auto e = set_.next_expired(now)) {
-    out.push_back(answered{e->request, {answer::verdict::timeout, code::shutdown, why_degraded()}});
+    out.emplace_back(answered{e->request, {answer::verdict::timeout, code::shutdown, why_degraded()}});
     auto& s = set_.all().at(e->channel);
     mute = mute || (serving_ == side::hub && hub_.healthy() && !handover_.active() && s.unanswered > 0 &&
                     now >= e->asked + settings_.welcome_timeout);
@@ -194,7 +194,7 @@ void failover::poll(steady_time now, actions& out) {
     if (!s.acked) continue;
     event e;
     e.channel = channel;
-    out.push_back(deliver{std::move(e)});
+    out.emplace_back(deliver{std::move(e)});
   }
 }
 
@@ -224,7 +224,7 @@ void failover::announce(actions& out) {
   e.source = s.source;
   e.healthy = s.healthy;
   e.reason = s.reason;
-  out.push_back(deliver{std::move(e)});
+  out.emplace_back(deliver{std::move(e)});
 }
 
 void failover::tick(steady_time now, bool quiet, actions& out) {

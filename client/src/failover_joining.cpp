@@ -58,7 +58,7 @@ void failover::fence_if_joined(steady_time now, actions& out) {
   if (handover_.now_in() != handover::phase::joining || joining_ > 0) return;
   const auto number = ++numbers_;
   handover_.fence(number, hub_.welcome().fence + ":" + std::to_string(number));
-  out.push_back(say_own{handover_.payload()});
+  out.emplace_back(say_own{handover_.payload()});
   static_cast<void>(now);
 }
 

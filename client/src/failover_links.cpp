@@ -14,7 +14,7 @@ void failover::hand_out(event e, actions& out) {
   if (s == nullptr || !s->served) return;
   delivered_ = e.source;
   overlap_ = overlap_ || e.source == side::hub;
-  out.push_back(deliver{std::move(e)});
+  out.emplace_back(deliver{std::move(e)});
 }
 
 void failover::route(side s, event e, steady_time now, actions& out) {
@@ -41,7 +41,7 @@ void failover::hub_connected(steady_time now, actions& out) {
   h.v = protocol_version;
   if (!settings_.name.empty()) h.name = settings_.name;
   h.db = settings_.database;
-  out.push_back(send_hub{std::move(h)});
+  out.emplace_back(send_hub{std::move(h)});
   decide(now, out);
 }
 
@@ -58,7 +58,7 @@ void failover::hub_closed(std::string reason, steady_time now, actions& out) {
 
 // The link is closed by us.
 void failover::drop_hub(std::string reason, bool slow, steady_time now, actions& out) {
-  out.push_back(close_hub{});
+  out.emplace_back(close_hub{});
   hub_gone(std::move(reason), slow, now, out);
 }
 
@@ -160,28 +160,28 @@ void failover::sub(const std::string& channel, subscription& s, steady_time now,
   s.hub_active = false;
   ++s.unanswered;
   hub_.asked(now);
-  out.push_back(send_hub{pgwake::sub{{channel, ""}}});
+  out.emplace_back(send_hub{pgwake::sub{{channel, ""}}});
 }
 
 void failover::unsub(const std::string& channel, subscription& s, actions& out) {
   s.at_hub = s.hub_active = false;
-  out.push_back(send_hub{pgwake::unsub{{channel, ""}}});
+  out.emplace_back(send_hub{pgwake::unsub{{channel, ""}}});
 }
 
 void failover::start_own(actions& out) {
   own_ = own_state::starting;
   own_trouble_ = "connecting";
   overlap_ = false;
-  out.push_back(client::start_own{});
+  out.emplace_back(client::start_own{});
   for (auto& [channel, s] : set_.all()) {
     if (!s.wanted) continue;
     s.at_own = true;
-    out.push_back(want_own{channel});
+    out.emplace_back(want_own{channel});
   }
 }
 
 void failover::stop_own(actions& out) {
-  out.push_back(client::stop_own{});
+  out.emplace_back(client::stop_own{});
   own_ = own_state::off;
   forget_own();
   for (auto it = set_.all().begin(); it != set_.all().end();) {
@@ -189,7 +189,7 @@ void failover::stop_own(actions& out) {
     const auto& channel = (it++)->first;
     if (!set_.wants(channel)) set_.tidy(channel);
   }
-  if (std::exchange(slot_held_, false)) out.push_back(release_slot{});
+  if (std::exchange(slot_held_, false)) out.emplace_back(release_slot{});
 }
 
 void failover::forget_own() {

@@ -39,7 +39,7 @@ void machine::carry_out(action& a, steady_time now, machine_actions& out) {
         } else if constexpr (std::is_same_v<kind, say_own>) {
           if (upstream_) upstream_->say(std::move(x.payload), now, theirs_);
         } else {
-          out.push_back(std::move(x));
+          out.emplace_back(std::move(x));
         }
       },
       a);
@@ -54,11 +54,11 @@ void machine::upstream_did(steady_time now, machine_actions& out) {
           [&](auto& x) {
             using kind = std::decay_t<decltype(x)>;
             if constexpr (std::is_same_v<kind, upstream::connect>) {
-              out.push_back(open_session{});
+              out.emplace_back(open_session{});
             } else if constexpr (std::is_same_v<kind, upstream::send>) {
-              out.push_back(query_session{std::move(x.sql)});
+              out.emplace_back(query_session{std::move(x.sql)});
             } else if constexpr (std::is_same_v<kind, upstream::close>) {
-              out.push_back(close_session{});
+              out.emplace_back(close_session{});
             } else if constexpr (std::is_same_v<kind, upstream::activated>) {
               failover_.own_activated(x.channel, now, mine_);
             } else if constexpr (std::is_same_v<kind, upstream::refused>) {
@@ -133,7 +133,7 @@ void machine::slot(bool granted, std::string trouble, steady_time now, machine_a
 
 void machine::session_opened(const session_info& info, steady_time now, machine_actions& out) {
   if (!upstream_) {
-    out.push_back(close_session{});
+    out.emplace_back(close_session{});
     return;
   }
   upstream_->connected(info, now, theirs_);

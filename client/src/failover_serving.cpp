@@ -11,7 +11,7 @@ void failover::decide(steady_time now, actions& out) {
   if (!running_) return;
   if (hub_.due(now)) {
     hub_.begin(now);
-    out.push_back(connect_hub{});
+    out.emplace_back(connect_hub{});
   }
   choose_side(now, out);
   tend_own(now, out);
@@ -75,7 +75,7 @@ void failover::tend_own(steady_time now, actions& out) {
   if (!settings_.limited || slot_held_) return start_own(out);
   if (slot_missed_ && now < slot_at_) return;
   slot_asked_ = true;
-  out.push_back(acquire_slot{});
+  out.emplace_back(acquire_slot{});
 }
 
 void failover::slot(bool granted, std::string trouble, steady_time now, actions& out) {
@@ -90,7 +90,7 @@ void failover::slot(bool granted, std::string trouble, steady_time now, actions&
     start_own(out);
   } else if (granted) {
     slot_held_ = false;
-    out.push_back(release_slot{});
+    out.emplace_back(release_slot{});
   }
   decide(now, out);
 }
@@ -121,7 +121,7 @@ void failover::serve(side s, steady_time now, actions& out) {
     if (hub_.connects() > 0) ++counts_.falls;
     for (auto& [channel, entry] : set_.all()) {
       if (!entry.wanted || std::exchange(entry.at_own, true)) continue;
-      out.push_back(want_own{channel});
+      out.emplace_back(want_own{channel});
     }
     if (overlap_) begin_cut(side::own, now, out);
   }
@@ -136,7 +136,7 @@ void failover::settle(const std::string& channel, subscription& s, actions& out)
     e.source = serving_;
     e.gap = std::exchange(s.owed, gap_cause::none);
     e.channel = channel;
-    out.push_back(deliver{std::move(e)});
+    out.emplace_back(deliver{std::move(e)});
   }
   set_.set_acked(s, true);
   set_.set_served(s, true);
@@ -158,11 +158,11 @@ void failover::reconcile(const std::string& channel, steady_time now, actions& o
   if (own_ != own_state::off) {
     if (s->wanted && !s->at_own) {
       s->at_own = true;
-      out.push_back(want_own{channel});
+      out.emplace_back(want_own{channel});
     } else if (!s->wanted && s->at_own) {
       s->at_own = false;
       s->own_active = false;
-      out.push_back(unwant_own{channel});
+      out.emplace_back(unwant_own{channel});
     }
   }
   settle(channel, *s, out);
@@ -174,17 +174,19 @@ void failover::begin_cut(side s, steady_time now, actions& out) {
   cut_ = {s, "", false};
   if (s == side::own) {
     cut_.mark = settings_.token + ":" + number;
-    out.push_back(say_own{cut_.mark});
+    out.emplace_back(say_own{cut_.mark});
   } else {
     cut_.mark = "pgwake_cut_" + settings_.token.substr(0, 32) + "_" + number;
     hub_.asked(now);
-    out.push_back(send_hub{pgwake::sub{{cut_.mark, ""}}});
+    out.emplace_back(send_hub{pgwake::sub{{cut_.mark, ""}}});
   }
 }
 
 // A refusal ends a cut as well: this hub lets nobody make one, and a repetition is better than silence.
 void failover::hub_cut_answered(steady_time now, actions& out) {
-  out.push_back(send_hub{pgwake::unsub{{cut_.mark, ""}}});
+  pgwake::unsub done;
+  done.q.text = cut_.mark;
+  out.emplace_back(send_hub{std::move(done)});
   if (cut_.second) return end_cut(out);
   begin_cut(side::hub, now, out);
   cut_.second = true;
