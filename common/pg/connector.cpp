@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace pgwake::pg {
@@ -68,6 +69,26 @@ connector::outcome connect_now(const connect_settings& settings) {
 
 }  // namespace
 
+// Hands the outcome to the event loop; false when there is no memory for that.
+bool connector::answer(const std::shared_ptr<shared>& state, const std::shared_ptr<outcome>& result) {
+  const std::lock_guard lock(state->guard);
+  state->busy = false;
+  if (state->abandoned) return true;  // the result closes its session when its last owner goes
+  try {
+    boost::asio::post(state->executor, [state, result] {
+      handler run;
+      {
+        const std::lock_guard inner(state->guard);
+        run = std::move(state->done);
+      }
+      if (run) run(std::move(*result));
+    });
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
 connector::connector(boost::asio::any_io_executor executor)
     : shared_(std::make_shared<shared>(std::move(executor))) {}
 
@@ -94,20 +115,23 @@ void connector::start(connect_settings settings, handler done) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([state = shared_, settings = std::move(settings)] {
-    auto result = std::make_shared<outcome>(connect_now(settings));
-    const std::lock_guard lock(state->guard);
-    state->busy = false;
-    if (state->abandoned) return;  // the result closes its session here
-    boost::asio::post(state->executor, [state, result] {
-      handler run;
-      {
-        const std::lock_guard inner(state->guard);
-        run = std::move(state->done);
+  try {
+    std::thread([state = shared_, result = std::make_shared<outcome>(), settings = std::move(settings)] {
+      try {
+        *result = connect_now(settings);
+      } catch (const std::bad_alloc&) {
+        result->failure.message = "out of memory";
       }
-      if (run) run(std::move(*result));
-    });
-  }).detach();
+      // An answer that was not given would leave its owner waiting for ever.
+      while (!answer(state, result)) std::this_thread::sleep_for(millis{50});
+    }).detach();
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const std::lock_guard lock(shared_->guard);
+    shared_->busy = false;
+    shared_->done = nullptr;
+    throw;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

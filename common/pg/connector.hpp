@@ -33,6 +33,7 @@ class connector {
 
  private:
   struct shared;
+  static bool answer(const std::shared_ptr<shared>& state, const std::shared_ptr<outcome>& result);
   std::shared_ptr<shared> shared_;
 };
 
