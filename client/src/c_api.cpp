@@ -67,6 +67,7 @@ int usable(const pgwake_handle* handle) {
 
 std::optional<steady_time> until(int timeout_ms) {
   if (timeout_ms < 0) return std::nullopt;
+  if (timeout_ms == 0) return steady_time::min();  // long past: not even the clock is asked
   return std::chrono::steady_clock::now() + millis{timeout_ms};
 }
 

@@ -102,7 +102,7 @@ mailbox::outcome mailbox::unsubscribe(const std::string& channel) {
 mailbox::outcome mailbox::next(event& out, std::optional<steady_time> until) {
   inside in(*this);
   const auto ready = [&] { return !queue_.empty() || closing_; };
-  if (!ready()) {
+  if (!ready() && until != steady_time::min()) {
     ++waiting_for_events_;
     if (until)
       events_came_.wait_until(in.lock, *until, ready);

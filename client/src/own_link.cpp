@@ -10,7 +10,13 @@ own_link::own_link(boost::asio::io_context& loop, own_events& events, pg::connec
     : loop_(loop), events_(events), settings_(std::move(settings)), connector_(loop.get_executor()) {}
 
 void own_link::open() {
-  if (!under_way_.exchange(true)) start();
+  if (under_way_.exchange(true)) return;
+  try {
+    start();
+  } catch (...) {
+    under_way_ = false;
+    throw;
+  }
 }
 
 void own_link::start() {
@@ -19,11 +25,11 @@ void own_link::start() {
 }
 
 void own_link::opened(pg::connector::outcome outcome) {
+  under_way_ = false;
   if (tainted_) {
     outcome.conn.reset();
-    return start();
+    return open();
   }
-  under_way_ = false;
   if (!outcome.conn) return events_.on_own_failed(outcome.failure);
   session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), events_);
   fork_guard::rest_before_exit();  // libpq may just have made the TLS library register its own end

@@ -2,6 +2,7 @@
 
 #include "integration/client_rig.hpp"
 #include "support/background.hpp"
+#include "support/pgbouncer.hpp"
 
 using namespace pgwake;
 using namespace pgwake::test;
@@ -206,6 +207,36 @@ TEST_CASE("C4: what makes a client leave a hub") {
     CHECK(w.await_wake("c", t.name));
     CHECK(fake.connections() >= 1);
   }
+}
+
+TEST_CASE("C5 U3: an own connection through a pooler is refused by its name, and tried again") {
+  client_rig r;
+  pgbouncer pooler(rig::pg(), "transaction");
+  witness w(r.hub().socket(), pooler.conninfo(r.host().database()), r.values());
+  REQUIRE(w.client().subscribe("c", 10s));  // by the hub
+  r.hub().kill();
+  REQUIRE(eventually(
+      10s, [&] { return std::string(w.client().state().reason).find("pooler") != std::string::npos; }));
+  CHECK(w.client().state().source == PGWAKE_SOURCE_NONE);
+  r.hub().start();
+  REQUIRE(w.await_source(source::hub));
+  CHECK(w.await_gap("c"));
+}
+
+TEST_CASE("C5 U3: role settings that end idle sessions do not end an own connection") {
+  client_rig r;
+  rig::pg().exec(
+      "DROP ROLE IF EXISTS hasty; CREATE ROLE hasty LOGIN; ALTER ROLE hasty SET idle_session_timeout = "
+      "'500ms'; "
+      "ALTER ROLE hasty SET statement_timeout = '100ms'");
+  witness w(r.hub().socket(), rig::pg().conninfo(r.host().database(), "hasty"),
+            r.values({{"policy", "direct"}}));
+  REQUIRE(w.client().subscribe("c", 10s));
+  w.take(1'500ms);
+  CHECK(w.gaps() == 0);
+  r.notify("c", "x");
+  CHECK(w.await_wake("c", "x"));
+  CHECK(w.client().state().own_connects == 1);
 }
 
 TEST_CASE("case 12: whatever is wrong with the path, the client falls back within its deadline") {
