@@ -39,6 +39,7 @@ void hub_daemon::start() {
   job.unset.insert(job.unset.end(), options_.unset.begin(), options_.unset.end());
   job.mask = options_.mask;
   job.max_descriptors = options_.max_descriptors;
+  job.descriptors = options_.descriptors;
   process_.emplace(std::move(job));
   const bool ready = options_.until == readiness::none ||
                      (await_accepting() && (options_.until == readiness::accepting || await_health()));

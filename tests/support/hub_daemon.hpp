@@ -29,6 +29,7 @@ struct hub_options {
   std::vector<std::string> wrapper{};    ///< a command in front of it that execs its arguments
   std::optional<unsigned> mask{};
   std::optional<unsigned> max_descriptors{};
+  std::vector<std::pair<int, int>> descriptors{};  ///< as in process_options
 };
 
 /// `pgwaked run`, stopped at destruction.
