@@ -67,6 +67,19 @@ std::string line(const cell& c) {
   return out;
 }
 
+std::string markdown(const std::vector<cell>& cells) {
+  std::string out =
+      "| what | metric | pgwake | beside | ratio | bar |\n| --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& c : cells) {
+    out += "| " + c.variant + " | " + c.metric + ", " + c.unit + " | " + shown(c.ours_median());
+    out += c.rival ? " | " + c.rival->name + " " + shown(c.rival_median()) : " | ";
+    out += c.rival ? " | " + shown(c.ratio()) + spread(c.pair_ratios()) : " | ";
+    out += c.wanted ? " | " + words(*c.wanted) + (*c.met() ? ", met" : ", not met") : " | ";
+    out += " |\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string shown(double value) {
@@ -131,6 +144,7 @@ void report::write(const std::string& scenario, const std::string& machine_json)
   }
   out << "]}\n";
   std::ofstream(directory_ + "/" + scenario + ".svg") << plot(scenario, mine);
+  std::ofstream(directory_ + "/" + scenario + ".md") << markdown(mine);
 }
 
 bool report::summarize() const {

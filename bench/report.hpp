@@ -44,7 +44,7 @@ class report {
   explicit report(std::string directory);
   void add(cell c);
   void note(const std::string& scenario, const std::string& text);  // a line of prose into table and JSON
-  // Writes SCENARIO.json and SCENARIO.svg.
+  // Writes SCENARIO.json, SCENARIO.svg and SCENARIO.md (a table).
   void write(const std::string& scenario, const std::string& machine_json) const;
   // All bars and whether they are met; true if every one is.
   bool summarize() const;
