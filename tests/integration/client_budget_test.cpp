@@ -53,6 +53,7 @@ TEST_CASE(
   }
   SECTION("and by the kernel when a process dies") {
     all.clear();
+    REQUIRE(eventually(10s, [&] { return r.own_census() == 0; }));
     const pid_t pid = ::fork();
     if (pid == 0) {
       std::list<witness> mine;
