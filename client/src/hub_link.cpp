@@ -5,7 +5,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <charconv>
@@ -21,7 +20,7 @@
 namespace pgwake::client {
 namespace {
 
-constexpr std::size_t read_bytes = 64 * 1024;
+constexpr std::size_t read_bytes = 32 * 1024;
 constexpr int reads_per_turn = 16;  // then commands and timers get their turn
 
 std::string words(int error) { return std::generic_category().message(error); }
@@ -78,6 +77,7 @@ hub_link::failure hub_link::connect(const std::string& path, const std::string& 
   fd.release();
   ++generation_;
   reader_ = frame_reader(max_frame_from_hub);
+  buffer_.resize(read_bytes);
   wait_readable();
   return {};
 }
@@ -155,13 +155,12 @@ bool hub_link::read_pass() {
 }
 
 bool hub_link::read_some() {
-  static thread_local std::array<char, read_bytes> buffer;
-  const auto n = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const auto n = ::recv(socket_.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
   if (n > 0) {
-    reader_.append({buffer.data(), static_cast<std::size_t>(n)});
+    reader_.append({buffer_.data(), static_cast<std::size_t>(n)});
     const auto mine = generation_;
     hand_out();
-    return mine == generation_ && static_cast<std::size_t>(n) == buffer.size();
+    return mine == generation_ && static_cast<std::size_t>(n) == buffer_.size();
   }
   if (n == 0)
     lose("the hub closed the connection");

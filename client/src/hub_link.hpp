@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <string>
+#include <vector>
 
 #include "common/frame.hpp"
 #include "common/message.hpp"
@@ -50,6 +51,7 @@ class hub_link {
   boost::asio::posix::stream_descriptor socket_;
   hub_events* events_;
   frame_reader reader_;
+  std::vector<char> buffer_;  // for reading
   std::string out_;
   std::size_t sent_ = 0;  // of out_
   bool waiting_writable_ = false;

@@ -88,7 +88,7 @@ class worker final : public fork_guest, private hub_events, private own_events {
   std::array<int, 3> loop_descriptors_{};
   std::atomic<motion> motion_ = motion::running;
   std::atomic<bool> inherited_ = false;
-  bool rested_ = false;  // written and read by the forking thread alone
+  bool rested_ = true;  // at the last fork; written and read by the forking thread alone
   sem_t at_rest_{};
   sem_t go_on_{};
   std::thread thread_;
