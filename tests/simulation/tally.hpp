@@ -55,6 +55,15 @@ enum class rare : std::size_t {
   half_open_connect,
   operator_reconnect,
   worker_died_with_backlog,
+  // Of the world with clients:
+  handover_exact,
+  handover_aborted,
+  fell_back,
+  hub_drained,
+  hub_killed,
+  hub_frozen,
+  own_session_lost,
+  client_gap,
   count
 };
 
@@ -99,6 +108,14 @@ inline constexpr std::array<const char*, static_cast<std::size_t>(rare::count)> 
     "connect that took long",
     "operator's reconnect",
     "worker died with a backlog",
+    "exact hand-over",
+    "hand-over aborted",
+    "client fell back without a fence",
+    "hub drained and stopped",
+    "hub killed",
+    "hub stood still",
+    "client's own session lost",
+    "gap handed out by a client",
 };
 
 struct tally {

@@ -64,6 +64,11 @@ struct operation {
 // What breaks a promise throws a violation.
 class world {
  public:
+  using operation = simulation::operation;
+  static constexpr const char* program = "simulation";
+  static constexpr std::size_t rare_from = 0;
+  static constexpr std::size_t rare_to = static_cast<std::size_t>(rare::handover_exact);
+
   world(std::uint64_t seed, tally& counts, bool tracing);
 
   static std::vector<operation> plan(std::uint64_t seed);
