@@ -102,18 +102,30 @@ void worker_io::flush() {
   if (owner_ != nullptr && !reading_) resume();
 }
 
-// One system call; true if it took all that it was given.
-bool worker_io::write_some(outbox& box) {
+// One system call, for what the outbox has to say first; -1 and errno as it said, or how many bytes it took.
+ssize_t worker_io::offer(std::size_t& offered) {
+  constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
   auto& s = buffers();
-  s.pieces.clear();
-  box.gather(s.pieces, max_pieces, write_size);
+  if (s.pieces.size() == 1) {  // one answer, or one run of wakes: the usual case
+    offered = s.pieces[0].size();
+    return send(socket_.native_handle(), s.pieces[0].data(), offered, flags);
+  }
   compose(s);
   msghdr message{};
   message.msg_iov = s.parts.data();
   message.msg_iovlen = std::min<std::size_t>(s.parts.size(), 1024);  // IOV_MAX
-  std::size_t offered = 0;
+  offered = 0;
   for (std::size_t i = 0; i < message.msg_iovlen; ++i) offered += s.parts[i].iov_len;
-  const auto n = sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sendmsg(socket_.native_handle(), &message, flags);
+}
+
+// True if the socket took all that it was given.
+bool worker_io::write_some(outbox& box) {
+  auto& s = buffers();
+  s.pieces.clear();
+  box.gather(s.pieces, max_pieces, write_size);
+  std::size_t offered = 0;
+  const auto n = offer(offered);
   if (n < 0 && errno == EINTR) return true;
   if (n < 0 && errno != EAGAIN) return gone(), false;
   if (n > 0) owner_->on_written(id_, static_cast<std::size_t>(n));

@@ -39,6 +39,7 @@ class worker_io : public std::enable_shared_from_this<worker_io> {
   void wait_writable();
   void read();
   bool write_some(outbox& box);
+  ssize_t offer(std::size_t& offered);
   void gone();
 
   boost::asio::posix::stream_descriptor socket_;
