@@ -27,7 +27,8 @@ constexpr int batch = 200;
 void mark() { ::syscall(SYS_getppid); }
 
 // Traced from here on: only this thread's system calls are seen, not the library's own.
-[[noreturn, maybe_unused]] void be_traced(const std::string& socket, const std::string& database, int ready, bool polling) {
+[[noreturn, maybe_unused]] void be_traced(const std::string& socket, const std::string& database, int ready,
+                                          bool polling) {
   witness w(socket, database, {});
   if (!w.client().subscribe("c", 10s)) ::_exit(1);
   while (w.client().next(100ms)) {
