@@ -159,14 +159,21 @@ void mailbox::close() {
   all_left_.wait(lock, [&] { return inside_ == 0; });
 }
 
-void mailbox::end_calls() {
+std::vector<std::string> mailbox::start_over() {
   const std::lock_guard lock(guard_);
+  std::vector<std::string> ended;
+  for (const auto& [channel, times] : muted_) ended.push_back(channel);
+  muted_.clear();
+  commands_.clear();
+  woken_ = false;
+  if (closing_) post(ask_stop{});
   for (auto& [id, where] : calls_) {
     where.first->answers[where.second].how = answer::verdict::timeout;
     --where.first->pending;
   }
   calls_.clear();
   answers_came_.notify_all();
+  return ended;
 }
 
 void mailbox::wake_thread() { signal(commands_came_.get()); }

@@ -86,7 +86,9 @@ class mailbox {
               const snapshot* changed);
   int command_descriptor() const { return commands_came_.get(); }
   int event_descriptor_raw() const { return events_wait_.get(); }
-  void end_calls();    // every subscribe that waits answers `timeout`
+  // After a turn that broke off: every subscribe that waits answers `timeout`, what was asked for and perhaps
+  // not done is forgotten, except to stop. The channels whose end was asked for.
+  std::vector<std::string> start_over();
   void wake_thread();  // async-signal-safe
 
  private:

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -132,19 +133,22 @@ void worker::begin() {
 
 void worker::begin_again() {
   if (stopped_) return loop_.stop();
+  for (auto& channel : box_.start_over()) ended_.push_back(std::move(channel));
   machine fresh(settings_.failover, settings_.upstream, random_word());
-  for (const auto& channel : machine_->core().subscribed()) fresh.resume(channel);
+  for (const auto& channel : machine_->core().subscribed())
+    if (std::find(ended_.begin(), ended_.end(), channel) == ended_.end()) fresh.resume(channel);
   actions_.clear();
   turn_.clear();
   hub_.close();
   own_.close();
   slots_.release();
-  box_.end_calls();
+  unsubscribed_.clear();
   *machine_ = std::move(fresh);
   armed_.reset();
   boost::system::error_code ignored;
   commands_.cancel(ignored);
   wait_for_commands();
+  ended_.clear();
   machine_->start(clock_now(), actions_);
   finish_turn();
 }

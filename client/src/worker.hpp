@@ -80,6 +80,7 @@ class worker final : public fork_guest, private hub_events, private own_events {
   machine_actions actions_;
   std::vector<delivery> turn_;
   std::vector<std::string> unsubscribed_;  // in this turn
+  std::vector<std::string> ended_;         // unsubscribed while a turn broke off
   snapshot state_;
   std::optional<steady_time> armed_;
   bool stopped_ = false;

@@ -50,11 +50,19 @@ TEST_CASE("C9: memory is scarce: nothing crashes, subscriptions live on, and wha
     while (clock::now() < until) {
       ++n;
       for (const auto& c : channels) r.notify(c, std::to_string(n));
+      w.client().unsubscribe("churn");
+      static_cast<void>(w.client().subscribe("churn", 300ms));
       w.take();
       books.take(w.events());
       w.forget();
     }
     scarce = false;
+    REQUIRE(w.client().subscribe("churn", 10s));
+    r.notify("churn", std::to_string(round + 1));
+    REQUIRE(w.await_wake("churn", std::to_string(round + 1)));
+    w.take();
+    books.take(w.events());
+    w.forget();
     ++n;
     for (const auto& c : channels) {
       REQUIRE(eventually(10s, [&] {
