@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "integration/client_rig.hpp"
-#include "integration/sanitized.hpp"
 #include "support/background.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace pgwake::test;
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "integration/client_rig.hpp"
-#include "integration/sanitized.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace pgwake;
 using namespace pgwake::test;

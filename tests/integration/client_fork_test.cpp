@@ -8,8 +8,8 @@
 #include <set>
 
 #include "integration/client_rig.hpp"
-#include "integration/sanitized.hpp"
 #include "support/background.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace pgwake;
 using namespace pgwake::test;

@@ -13,8 +13,8 @@
 #include <sstream>
 
 #include "integration/client_rig.hpp"
-#include "integration/sanitized.hpp"
 #include "support/background.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace pgwake;
 using namespace pgwake::test;
