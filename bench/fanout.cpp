@@ -136,7 +136,7 @@ std::optional<bar> bar_for(std::size_t readers, std::size_t size) {
 // So many that a burst takes some tenths of a second, and bounded in bytes.
 std::size_t messages_for(std::size_t readers, std::size_t size) {
   const std::size_t most = size <= 100 ? 200'000 : size <= 1024 ? 60'000 : 8'000;
-  const std::size_t deliveries = size <= 100 ? 2'000'000 : size <= 1024 ? 400'000 : 80'000;
+  const std::size_t deliveries = size <= 100 ? 2'000'000 : size <= 1024 ? 800'000 : 240'000;
   return std::min(deliveries / readers, most);
 }
 

@@ -11,9 +11,7 @@ constexpr std::size_t least_samples = 20;
 // Publishes one notification after another, each when the last receiver has the one before.
 class publisher {
  public:
-  explicit publisher(const std::string& conninfo) : conn_(connect_postgres(conninfo)) {
-    PQsetnonblocking(conn_, 1);
-  }
+  explicit publisher(const std::string& conninfo) : conn_(connect_postgres(conninfo)) {}
   ~publisher() { PQfinish(conn_); }
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
@@ -21,34 +19,22 @@ class publisher {
   // p50 and p99 of NOTIFY to the last receiver, in microseconds.
   std::vector<double> run(receivers& all) {
     std::vector<double> samples;
-    all.watch(PQsocket(conn_), [this] { consume(); });
     all.restart();
     const auto begin = steady::now();
     while (samples.size() < least_samples || since(begin) < repetition_seconds) {
       const auto sent = steady::now();
-      busy_ = true;
       const auto sql = "NOTIFY \"" + channel + "\", '" + std::to_string(samples.size()) + "'";
       if (PQsendQuery(conn_, sql.c_str()) == 0) throw std::runtime_error(PQerrorMessage(conn_));
       all.await_each(samples.size() + 1);
       samples.push_back(since(sent) * 1e6);
-      while (busy_) all.turn(1000);
+      // Only now: the receivers' thread must not be busy with the publisher's answer when theirs comes.
+      while (PGresult* result = PQgetResult(conn_)) PQclear(result);
     }
-    all.unwatch(PQsocket(conn_));
     return {percentile(samples, 0.5), percentile(samples, 0.99)};
   }
 
  private:
-  void consume() {
-    if (PQconsumeInput(conn_) == 0) throw std::runtime_error(PQerrorMessage(conn_));
-    while (busy_ && PQisBusy(conn_) == 0) {
-      PGresult* result = PQgetResult(conn_);
-      if (result == nullptr) busy_ = false;
-      PQclear(result);
-    }
-  }
-
   PGconn* conn_;
-  bool busy_ = false;
 };
 
 std::optional<bar> bar_for(std::size_t n) {

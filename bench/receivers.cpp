@@ -36,21 +36,6 @@ void receivers::add(int fd, std::function<std::size_t()> read) {
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("epoll_ctl");
 }
 
-void receivers::watch(int fd, std::function<void()> ready) {
-  watched_.emplace_back(fd, std::move(ready));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.ptr = nullptr;
-  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("epoll_ctl");
-}
-
-void receivers::unwatch(int fd) {
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-  watched_.erase(
-      std::remove_if(watched_.begin(), watched_.end(), [fd](const auto& w) { return w.first == fd; }),
-      watched_.end());
-}
-
 void receivers::restart() {
   for (const auto& e : entries_) e->got = 0;
   total_ = 0;
@@ -65,10 +50,6 @@ std::size_t receivers::turn(int timeout_ms) {
   std::size_t came = 0;
   for (int i = 0; i < n; ++i) {
     auto* e = static_cast<entry*>(events[static_cast<std::size_t>(i)].data.ptr);
-    if (e == nullptr) {
-      for (const auto& [fd, ready] : watched_) ready();
-      continue;
-    }
     const auto got = e->read();
     if (got == 0) continue;
     if (total_ + came == 0) first_at_ = steady::now();

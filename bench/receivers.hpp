@@ -23,9 +23,6 @@ class receivers {
   // One receiver: reads what is there (without blocking) and says how many messages came. `fd` stays the
   // caller's.
   void add(int fd, std::function<std::size_t()> read);
-  // A descriptor that is watched along and counts nothing, such as a publisher's.
-  void watch(int fd, std::function<void()> ready);
-  void unwatch(int fd);
 
   std::size_t size() const { return entries_.size(); }
   std::size_t total() const { return total_; }
@@ -52,7 +49,6 @@ class receivers {
   };
   int epoll_;
   std::vector<std::unique_ptr<entry>> entries_;
-  std::vector<std::pair<int, std::function<void()>>> watched_;
   std::size_t total_ = 0;
   std::size_t goal_ = 0;  // of await_each
   std::size_t reached_ = 0;

@@ -12,13 +12,15 @@
 namespace pgwake::pg {
 namespace {
 
-// Notifications (of at most 512 bytes) handled in one turn before workers and timers get theirs.
-constexpr std::size_t turn_budget = 4096;
+// Bytes of notifications handed out in one turn before workers and timers get theirs: what a Unix socket takes
+// at once, so that a burst is written on while the server sends more of it.
+constexpr std::size_t turn_budget = 128 * 1024;
+constexpr std::size_t notification_overhead = 64;  // the frame around a payload, about
 // What one of them costs depends on how many workers get it, so time is bounded too, looked at now and then.
 constexpr std::chrono::milliseconds turn_time{10};
 constexpr unsigned clock_every = 16;
-// A pass that brought this many is likely to be followed by more at once.
-constexpr std::size_t flood_from = 32;
+// A look that brought so many bytes is likely to be followed by more at once.
+constexpr std::size_t flood_from = 4096;
 
 std::string trimmed(const char* text) {
   std::string out = text != nullptr ? text : "";
@@ -180,7 +182,7 @@ void session::drain(std::size_t& budget) {
       const notify_handle n(PQnotifies(conn_.get()));
       if (!n) break;
       any = true;
-      const auto cost = 1 + std::strlen(n->extra) / 512;  // large payloads fill outboxes sooner
+      const auto cost = notification_overhead + std::strlen(n->extra);
       budget -= std::min(budget, cost);
       if (events_ != nullptr) events_->on_notification(n->be_pid, n->relname, n->extra);
       if (taken % clock_every == 0 && std::chrono::steady_clock::now() >= turn_ends_) budget = 0;
