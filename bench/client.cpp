@@ -1,4 +1,5 @@
 #include <thread>
+#include <tuple>
 
 #include "bench/receivers.hpp"
 #include "bench/scenario.hpp"
@@ -26,13 +27,12 @@ std::vector<double> latency(PGconn* publisher, const std::string& channel, worke
 }
 
 std::vector<double> burst(PGconn* publisher, const std::string& channel, worker_processes& workers) {
-  const std::size_t messages = 100'000 / workers.size();
+  const std::size_t messages = 400'000 / workers.size();
   const auto sql = "SELECT count(pg_notify('" + channel + "', (1000000 + i)::text || '" +
                    std::string(93, 'x') + "')) FROM generate_series(1, " + std::to_string(messages) + ") i";
   workers.expect(messages);
-  std::thread feeding([&] { execute(publisher, sql); });
+  const std::jthread feeding([&] { execute(publisher, sql); });
   workers.await();
-  feeding.join();
   return {workers.deliveries_per_second()};
 }
 
@@ -41,6 +41,7 @@ void measure(context& c, const std::string& socket, std::size_t n) {
   const auto variant = std::to_string(n) + (n == 1 ? " process" : " processes");
   if (!c.wants(variant)) return;
   worker_processes frames(kind::frames, n, socket, "frames");
+  worker_processes unread(kind::unread_frames, n, socket, "unread");
   worker_processes library(kind::library, n, socket, "library");
   worker_processes direct(kind::direct, n, c.servers.direct_database(), "direct");
   PGconn* to_hub = connect_postgres(c.servers.hub_database());
@@ -53,6 +54,7 @@ void measure(context& c, const std::string& socket, std::size_t n) {
   const std::vector<contestant> all = {
       {"client library", [&] { return all_metrics(to_hub, "library", library); }},
       {"raw frames", [&] { return all_metrics(to_hub, "frames", frames); }},
+      {"raw frames, counted unread", [&] { return all_metrics(to_hub, "unread", unread); }},
       {"direct", [&] { return all_metrics(to_direct, "direct", direct); }},
   };
   const auto values = interleave(c, all);
@@ -63,7 +65,12 @@ void measure(context& c, const std::string& socket, std::size_t n) {
   auto rate = compared("client", variant, "deliveries of a burst of 100 B", "/s", all, values, 2);
   rate.wanted = at_least(0.8);
   c.out.add(std::move(rate));
-  c.out.add(compared("client", variant, "p50 beside a direct LISTEN", "us", all, values, 0, 0, 2));
+  for (const auto [metric, what, unit] : {std::tuple{0U, "p50", "us"}, {2U, "deliveries of a burst", "/s"}}) {
+    c.out.add(compared("client", variant, what + std::string(" beside frames counted unread"), unit, all,
+                       values, metric, 0, 2));
+    c.out.add(compared("client", variant, what + std::string(" beside a direct LISTEN"), unit, all, values,
+                       metric, 0, 3));
+  }
   PQfinish(to_hub);
   PQfinish(to_direct);
 }
@@ -71,7 +78,7 @@ void measure(context& c, const std::string& socket, std::size_t n) {
 }  // namespace
 
 void run_client(context& c) {
-  const auto hub = c.servers.make_hub();
+  const auto hub = c.servers.make_hub(without_backlog_bounds());
   for (const std::size_t n : {1U, 8U}) measure(c, hub->socket(), n);
 }
 

@@ -2,9 +2,11 @@
 
 #include <pgwake/pgwake.h>
 #include <poll.h>
+#include <rapidjson/document.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include <stdexcept>
 
 #include "bench/receivers.hpp"
+#include "common/frame.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 
@@ -28,6 +31,17 @@ constexpr int patience_ms = 30'000;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(steady::now().time_since_epoch()).count();
+}
+
+// False for frames that are no wake.
+bool read_wake(std::string_view body, std::string& channel, std::string& payload) {
+  rapidjson::Document frame;
+  frame.Parse(body.data(), body.size());
+  if (frame.HasParseError()) throw std::runtime_error("malformed frame");
+  if (frame["t"] != "wake") return false;
+  channel.assign(frame["q"].GetString(), frame["q"].GetStringLength());
+  payload.assign(frame["p"].IsString() ? frame["p"].GetString() : "");
+  return true;
 }
 
 void wait_readable(int fd) {
@@ -103,6 +117,7 @@ void worker_processes::count(std::size_t messages) const {
 void worker_processes::work(kind what) const {
   try {
     if (what == kind::frames) work_frames();
+    if (what == kind::unread_frames) work_unread_frames();
     if (what == kind::library) work_library();
     if (what == kind::direct) work_direct();
   } catch (const std::exception& e) {
@@ -113,6 +128,27 @@ void worker_processes::work(kind what) const {
 }
 
 void worker_processes::work_frames() const {
+  const frame_workers one(target_, 1, {channel_});
+  const int fd = one.descriptors().front();
+  frame_reader reader(max_frame_from_hub);
+  std::vector<char> buffer(64 * 1024);
+  std::string channel;
+  std::string payload;
+  ++shared_->ready;
+  while (true) {
+    wait_readable(fd);
+    const auto n = recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (n == 0) throw std::runtime_error("the hub closed the connection");
+    if (n < 0) continue;
+    reader.append({buffer.data(), static_cast<std::size_t>(n)});
+    std::size_t wakes = 0;
+    for (std::string_view body; reader.next(body) == frame_reader::outcome::frame;)
+      if (read_wake(body, channel, payload)) ++wakes;
+    count(wakes);
+  }
+}
+
+void worker_processes::work_unread_frames() const {
   const frame_workers one(target_, 1, {channel_});
   const int fd = one.descriptors().front();
   pgwake_wire wire;

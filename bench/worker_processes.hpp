@@ -15,7 +15,9 @@ namespace pgwake::bench {
 // shared memory, and the one that completes the goal wakes this process.
 class worker_processes {
  public:
-  enum class kind { frames, library, direct };
+  // frames: a program that speaks the protocol itself, with RapidJSON: each frame's channel and payload as
+  // strings. unread_frames: one that only counts frames.
+  enum class kind { frames, unread_frames, library, direct };
 
   // `target`: the hub's socket, or a connection string for `direct`. Returns when all are subscribed.
   worker_processes(kind what, std::size_t count, std::string target, std::string channel);
@@ -44,6 +46,7 @@ class worker_processes {
 
   void work(kind what) const;
   void work_frames() const;
+  void work_unread_frames() const;
   void work_library() const;
   void work_direct() const;
   void count(std::size_t messages) const;

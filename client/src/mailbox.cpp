@@ -59,14 +59,17 @@ struct forget_calls {
   }
 };
 
-mailbox::mailbox(std::size_t queue_max_bytes)
+mailbox::mailbox(std::size_t queue_max_bytes, loop_turns& turns)
     : events_wait_(make_eventfd(EFD_NONBLOCK)),
       commands_came_(make_eventfd(EFD_NONBLOCK)),
+      seat_(commands_came_.get()),
+      turns_(turns),
       queue_(queue_max_bytes) {}
 
 void mailbox::post(command c) {
   commands_.push_back(std::move(c));
   if (!std::exchange(woken_, true)) signal(commands_came_.get());
+  seat_.needed();
 }
 
 mailbox::outcome mailbox::subscribe(std::vector<std::string> channels, std::optional<steady_time> until,
@@ -101,21 +104,42 @@ mailbox::outcome mailbox::unsubscribe(const std::string& channel) {
 
 mailbox::outcome mailbox::next(event& out, std::optional<steady_time> until) {
   inside in(*this);
-  const auto ready = [&] { return !queue_.empty() || closing_; };
-  if (!ready() && until != steady_time::min()) {
-    ++waiting_for_events_;
-    if (until)
-      events_came_.wait_until(in.lock, *until, ready);
-    else
-      events_came_.wait(in.lock, ready);
-    --waiting_for_events_;
-  }
+  if (queue_.empty() && until != steady_time::min()) await_event(in.lock, until);
   if (closing_) return outcome::closed;
   auto e = queue_.pop();
   if (!e) return outcome::timeout;
   out = std::move(*e);
+  if (waiting_for_events_ > 0 && !queue_.empty()) events_came_.notify_one();
   if (queue_.empty() && std::exchange(readable_, false)) reset(events_wait_.get());
   return outcome::ok;
+}
+
+void mailbox::await_event(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until) {
+  const auto ready = [&] { return !queue_.empty() || closing_; };
+  if (calm_ && !driving_ && !ready()) drive(lock, until);
+  if (ready()) return;
+  ++waiting_for_events_;
+  if (until)
+    events_came_.wait_until(lock, *until, ready);
+  else
+    events_came_.wait(lock, ready);
+  --waiting_for_events_;
+}
+
+// The calling thread runs the loop until something is there for it.
+void mailbox::drive(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until) {
+  driving_ = true;
+  lock.unlock();
+  seat_.take();
+  lock.lock();
+  while (queue_.empty() && !closing_ && calm_ && !turns_.broken() &&
+         !(until && std::chrono::steady_clock::now() >= *until)) {
+    lock.unlock();
+    turns_.turn(until);
+    lock.lock();
+  }
+  driving_ = false;
+  seat_.leave(woken_ || closing_ || !calm_ || turns_.broken() || waiting_for_events_ > 0);
 }
 
 int mailbox::event_descriptor() {
@@ -211,7 +235,10 @@ void mailbox::settle(std::vector<delivery>& turn, const std::vector<std::string>
   turn.clear();
   for (const auto& channel : unsubscribed)
     if (const auto it = muted_.find(channel); it != muted_.end() && --it->second == 0) muted_.erase(it);
-  if (changed != nullptr) state_ = *changed;
+  if (changed != nullptr) {
+    state_ = *changed;
+    calm_ = state_.healthy && !state_.handing_over;
+  }
   if (answered_any) answers_came_.notify_all();
   if (queue_.empty()) {
     if (std::exchange(readable_, false)) reset(events_wait_.get());

@@ -12,6 +12,7 @@
 
 #include "client/src/descriptor.hpp"
 #include "client/src/event_queue.hpp"
+#include "client/src/seat.hpp"
 
 namespace pgwake::client {
 
@@ -58,6 +59,16 @@ struct snapshot {
 
 using delivery = std::variant<deliver, forget, answered>;
 
+// Runs the event loop for whoever has the seat.
+class loop_turns {
+ public:
+  virtual ~loop_turns() = default;
+  // One handler, or none if none is due by `until`.
+  virtual void turn(std::optional<steady_time> until) noexcept = 0;
+  // A turn broke off: only the background thread can mend that.
+  virtual bool broken() const = 0;
+};
+
 // Between the background thread and the application's. One lock; nobody holds it while waiting for anything
 // else.
 class mailbox {
@@ -65,7 +76,7 @@ class mailbox {
   enum class outcome { ok, timeout, closed };
 
   // Throws std::system_error when the system refuses a descriptor.
-  explicit mailbox(std::size_t queue_max_bytes);
+  mailbox(std::size_t queue_max_bytes, loop_turns& turns);
 
   // The application's side, any thread.
   outcome subscribe(std::vector<std::string> channels, std::optional<steady_time> until, call& waiting);
@@ -90,6 +101,7 @@ class mailbox {
   // not done is forgotten, except to stop. The channels whose end was asked for.
   std::vector<std::string> start_over();
   void wake_thread();  // async-signal-safe
+  seat& chair() { return seat_; }
 
  private:
   friend class inside;
@@ -97,6 +109,8 @@ class mailbox {
   void shut_locked();
   void push(event e);
   void note_readable();
+  void await_event(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until);
+  void drive(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until);
 
   std::mutex guard_;
   std::condition_variable events_came_;
@@ -104,6 +118,8 @@ class mailbox {
   std::condition_variable all_left_;
   descriptor events_wait_;    // readable while events wait, once somebody has asked for it
   descriptor commands_came_;  // wakes the background thread
+  seat seat_;
+  loop_turns& turns_;
   event_queue queue_;
   std::vector<command> commands_;
   std::unordered_map<std::uint64_t, std::pair<call*, std::size_t>> calls_;
@@ -115,6 +131,8 @@ class mailbox {
   bool readable_ = false;  // it is
   bool woken_ = false;     // commands_came_ is
   bool closing_ = false;
+  bool driving_ = false;  // a thread of the application has the seat, or is about to
+  bool calm_ = false;     // somebody serves and nothing is changing: an application may have the seat
   snapshot state_;
 };
 

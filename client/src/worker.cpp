@@ -18,7 +18,7 @@
 namespace pgwake::client {
 namespace {
 
-constexpr std::time_t rest_patience = 2;  // seconds; a turn takes far less
+constexpr int rest_looks = 2'000;  // moments that a fork waits for a turn to end, which takes far less
 constexpr timespec after_trouble{0, 100'000'000};
 constexpr timespec a_moment{0, 1'000'000};
 constexpr int connect_patience = 50;  // moments that a fork waits for a connect
@@ -68,7 +68,7 @@ settings completed(settings s) {
 
 worker::worker(const settings& s)
     : settings_(completed(s)),
-      box_(settings_.queue_max_bytes),
+      box_(settings_.queue_max_bytes, *this),
       commands_(loop_),
       timer_(loop_),
       hub_(loop_, *this),
@@ -96,6 +96,7 @@ worker::worker(const settings& s)
 
 worker::~worker() {
   fork_guard::remove(*this);
+  box_.chair().let_go();
   if (motion_.exchange(motion::running) == motion::resting) sem_post(&go_on_);  // the process is exiting
   box_.close();
   thread_.join();
@@ -113,14 +114,39 @@ void worker::run() {
     try {
       begun ? begin_again() : begin();
       begun = true;
-      loop_.run();
-      return;
+      if (drive()) return;
     } catch (...) {
-      // Out of memory, most likely. What was known is not to be trusted any more but for the subscriptions:
-      // the links are made anew, and a gap says that something may have been missed.
-      begun = begun || machine_.has_value();
-      nanosleep(&after_trouble, nullptr);
     }
+    // Out of memory, most likely. What was known is not to be trusted any more but for the subscriptions: the
+    // links are made anew, and a gap says that something may have been missed.
+    begun = begun || machine_.has_value();
+    nanosleep(&after_trouble, nullptr);
+  }
+}
+
+// Until stopped. False: a turn of the application's broke off.
+bool worker::drive() {
+  auto& chair = box_.chair();
+  while (!stopped_) {
+    if (!chair.wanted()) {
+      loop_.run_one();
+      continue;
+    }
+    chair.leave_in_background();
+    chair.take_in_background();
+    if (std::exchange(broken_, false)) return false;
+  }
+  return true;
+}
+
+void worker::turn(std::optional<steady_time> until) noexcept {
+  try {
+    if (until)
+      loop_.run_one_until(*until);
+    else
+      loop_.run_one();
+  } catch (...) {
+    broken_ = true;
   }
 }
 
@@ -341,18 +367,27 @@ void worker::before_fork() {
   if (!motion_.compare_exchange_strong(running, motion::asked))
     return;  // it rests already: the process is exiting
   box_.wake_thread();
+  rested_ = false;
+  for (int i = 0; i < rest_looks && !rested_; ++i) rested_ = at_rest();
+}
+
+// Whoever runs the loop has come to rest; or nobody runs it, and nobody will. Waits a moment for it.
+bool worker::at_rest() {
+  if (box_.chair().mine()) return true;
+  if (box_.chair().keep_empty()) return true;
   timespec until{};
   clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += rest_patience;
-  int r = 0;
-  do {
-    r = sem_clockwait(&at_rest_, CLOCK_MONOTONIC, &until);
-  } while (r != 0 && errno == EINTR);
-  rested_ = r == 0;
+  until.tv_nsec += a_moment.tv_nsec;
+  if (until.tv_nsec >= 1'000'000'000) {
+    until.tv_nsec -= 1'000'000'000;
+    ++until.tv_sec;
+  }
+  return sem_clockwait(&at_rest_, CLOCK_MONOTONIC, &until) == 0;
 }
 
 void worker::after_fork_in_parent() {
   if (own_.under_way()) own_.forked();
+  box_.chair().let_go();
   if (motion_.exchange(motion::running) != motion::resting) return;
   if (!rested_) {
     // It came to rest after all, too late.

@@ -23,9 +23,10 @@
 
 namespace pgwake::client {
 
-// The background thread of one handle: readiness and the clock into the machine, its actions into system
-// calls. All members but the mailbox and what the fork guard uses belong to that thread.
-class worker final : public fork_guest, private hub_events, private own_events {
+// The event loop of one handle: readiness and the clock into the machine, its actions into system calls. It
+// is run by a background thread, or by a thread of the application that waits (see seat). All members but the
+// mailbox and what the fork guard uses belong to whoever has the seat.
+class worker final : public fork_guest, private loop_turns, private hub_events, private own_events {
  public:
   // Throws std::system_error when the system refuses a descriptor or a thread.
   explicit worker(const settings& s);
@@ -41,6 +42,7 @@ class worker final : public fork_guest, private hub_events, private own_events {
   enum class motion { running, asked, resting };
 
   void before_fork() override;
+  bool at_rest();
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
 
@@ -55,7 +57,11 @@ class worker final : public fork_guest, private hub_events, private own_events {
   void on_lost(std::string reason) override;
   void on_turn_end() override { finish_turn(); }
 
+  void turn(std::optional<steady_time> until) noexcept override;
+  bool broken() const override { return broken_; }
+
   void run();
+  bool drive();
   void begin();
   void begin_again();
   void rest_if_asked();
@@ -84,12 +90,14 @@ class worker final : public fork_guest, private hub_events, private own_events {
   snapshot state_;
   std::optional<steady_time> armed_;
   bool stopped_ = false;
+  bool broken_ = false;  // a turn of the application's was
   jitter random_;
 
   std::array<int, 3> loop_descriptors_{};
   std::atomic<motion> motion_ = motion::running;
   std::atomic<bool> inherited_ = false;
-  bool rested_ = true;  // at the last fork; written and read by the forking thread alone
+  // At the last fork; written and read by the forking thread alone.
+  bool rested_ = true;
   sem_t at_rest_{};
   sem_t go_on_{};
   std::thread thread_;

@@ -1,0 +1,89 @@
+#include "client/src/seat.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+namespace pgwake::client {
+namespace {
+
+constexpr millis a_moment{1};  // between looks at a fork that is under way
+
+}  // namespace
+
+bool seat::become(holder who) {
+  auto empty = holder::nobody;
+  return holder_.compare_exchange_strong(empty, who, std::memory_order_acq_rel);
+}
+
+void seat::take_in_background() {
+  std::unique_lock lock(guard_);
+  auto seen = visits_;
+  while (true) {
+    if (now_in() == holder::application) {
+      if (std::exchange(seen, visits_) != visits_) {
+        changed_.wait_until(lock, std::chrono::steady_clock::now() + patience);
+        continue;
+      }
+      asleep_ = true;
+      changed_.wait(lock, [this] { return !asleep_; });
+      continue;
+    }
+    const auto until = left_ + patience;
+    if (!urgent_ && std::chrono::steady_clock::now() < until) {
+      changed_.wait_until(lock, until);
+      continue;
+    }
+    if (become(holder::background)) break;
+    changed_.wait_until(lock, std::chrono::steady_clock::now() + a_moment);
+  }
+  urgent_ = false;
+}
+
+void seat::leave_in_background() {
+  const std::lock_guard lock(guard_);
+  left_ = std::chrono::steady_clock::now();
+  holder_.store(holder::nobody, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void seat::take() {
+  std::unique_lock lock(guard_);
+  wanted_.store(true, std::memory_order_release);
+  for (bool told = false; !become(holder::application);) {
+    if (now_in() == holder::background && !std::exchange(told, true)) {
+      const std::uint64_t one = 1;
+      while (::write(wake_fd_, &one, sizeof one) < 0 && errno == EINTR) {
+      }
+    }
+    changed_.wait_until(lock, std::chrono::steady_clock::now() + a_moment);
+  }
+  wanted_.store(false, std::memory_order_release);
+  thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  ++visits_;
+}
+
+void seat::leave(bool urgent) {
+  const std::lock_guard lock(guard_);
+  left_ = std::chrono::steady_clock::now();
+  urgent_ = urgent_ || urgent;
+  thread_.store({}, std::memory_order_relaxed);
+  holder_.store(holder::nobody, std::memory_order_release);
+  if (std::exchange(asleep_, false) || urgent) changed_.notify_all();
+}
+
+void seat::needed() {
+  const std::lock_guard lock(guard_);
+  if (now_in() != holder::nobody) return;
+  urgent_ = true;
+  changed_.notify_all();
+}
+
+void seat::let_go() {
+  auto kept = holder::a_fork;
+  holder_.compare_exchange_strong(kept, holder::nobody, std::memory_order_acq_rel);
+}
+
+}  // namespace pgwake::client
