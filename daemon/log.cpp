@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/unicode.hpp"
+#include "daemon/terminal_text.hpp"
 
 namespace pgwaked {
 namespace {
@@ -25,23 +26,17 @@ bool stderr_is_journal() {
   return stream == std::to_string(s.st_dev) + ":" + std::to_string(s.st_ino);
 }
 
+// Lines are read in terminals, and much of them others chose: names, channels, PostgreSQL's messages.
 std::string one_line(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
+  std::string joined;
+  joined.reserve(text.size());
   for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\\n";
-    } else if (u < 0x20 || u == 0x7F) {
-      constexpr std::string_view hex = "0123456789abcdef";
-      out += "\\x";
-      out += hex[u >> 4U];
-      out += hex[u & 15U];
-    } else {
-      out += c;
-    }
+    if (c == '\n')
+      joined += "\\n";
+    else
+      joined += c;
   }
-  return out;
+  return printable(joined);
 }
 
 spdlog::level::level_enum native(log_level level) {
@@ -108,7 +103,7 @@ std::string json_line(log_level level, std::string_view event, std::string_view 
   text("event", event);
   if (!fields.empty()) text("fields", fields);
   w.EndObject();
-  return {buffer.GetString(), buffer.GetSize()};
+  return printable_json({buffer.GetString(), buffer.GetSize()});
 }
 
 }  // namespace

@@ -72,6 +72,12 @@ std::string escaped(const character& c) {
   return out.data();
 }
 
+void append_json_escape(std::string& out, unsigned unit) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "\\u%04x", unit & 0xFFFFU);
+  out += text.data();
+}
+
 std::string formatted(const char* form, double value, const char* unit) {
   std::array<char, 48> out{};
   std::snprintf(out.data(), out.size(), form, value, unit);
@@ -89,6 +95,25 @@ std::string printable(std::string_view text) {
     else
       out += text.substr(0, c.bytes);
     text.remove_prefix(c.bytes);
+  }
+  return out;
+}
+
+std::string printable_json(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const auto c = first_of(json);
+    if (!c.valid) {
+      out += "\\ufffd";
+    } else if (!within(unsafe, c.code)) {
+      out += json.substr(0, c.bytes);
+    } else if (c.code <= 0xFFFF) {
+      append_json_escape(out, c.code);
+    } else {  // a surrogate pair
+      append_json_escape(out, 0xD800 + ((c.code - 0x10000) >> 10U));
+      append_json_escape(out, 0xDC00 + ((c.code - 0x10000) & 0x3FFU));
+    }
+    json.remove_prefix(c.bytes);
   }
   return out;
 }

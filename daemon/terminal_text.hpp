@@ -10,6 +10,8 @@ namespace pgwaked {
 // Text that others chose, fit for a terminal: control characters, bytes that are not UTF-8, and characters
 // that change direction or break lines come out as escapes (\x1b, \u202e). Everything else stays.
 std::string printable(std::string_view text);
+// The same for JSON without line breaks, which stays the same to those who parse it: JSON's own escapes.
+std::string printable_json(std::string_view json);
 
 // Columns that a terminal gives to `text` (as printable() made it): wide characters take two, combining ones
 // none.

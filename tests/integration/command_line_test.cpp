@@ -279,6 +279,30 @@ TEST_CASE("section 9: logs are lines of text, or of JSON, and hold no payload") 
   CHECK(r.hub().child().out().empty());
 }
 
+TEST_CASE("section 9: what others chose is fit for a terminal, in the log too") {
+  const bool json = GENERATE(false, true);
+  rig r({.arguments = {"--log-format", json ? "json" : "text"}});
+  // Right-to-left override, CSI as one character, a line separator, DEL, a tag beyond the first plane; and
+  // letters.
+  auto worker = r.worker("evil \u202e \u009b31m \u2028 \x7f \U000e0041 ok 日本");
+  worker.send_json("no JSON");
+  REQUIRE(eventually(5s, [&] { return has(r.hub().log(), "worker dismissed"); }));
+  const auto log = r.hub().log();
+  for (const auto* bad : {"\u202e", "\u009b", "\u2028", "\x7f", "\U000e0041"}) CHECK_FALSE(has(log, bad));
+  CHECK(has(log, "ok 日本"));
+  if (!json) {
+    CHECK(has(log, "evil \\u202e \\u009b31m \\u2028 \\x7f \\U000e0041"));
+    return;
+  }
+  // JSON has escapes of its own: nothing is lost to those who parse it.
+  CHECK(has(log, "evil \\u202e \\u009b31m \\u2028 \\u007f \\udb40\\udc41"));
+  for (const auto& line : lines_of(log)) {
+    const auto doc = parsed(line);
+    if (std::string(doc["event"].GetString()) == "worker dismissed")
+      CHECK(has(doc["fields"].GetString(), "evil \u202e \u009b31m \u2028 \x7f \U000e0041 ok"));
+  }
+}
+
 TEST_CASE("section 9: listen prints one object a line, from the hub or without it") {
   const bool with_hub = GENERATE(true, false);
   rig r;
