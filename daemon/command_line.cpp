@@ -45,8 +45,33 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& kn
   return near.empty() ? std::string() : "; did you mean " + std::string(near) + "?";
 }
 
+// What comes after `--` is marked by a byte that no argument can have, so that CLI11 sees in it neither
+// options nor commands. Its own handling of `--` holds only as long as no argument came before it.
+constexpr char taken_as_is = '\0';
+
+bool is_marked(const std::string& argument) { return !argument.empty() && argument.front() == taken_as_is; }
+
+std::string unmarked(std::string argument) {
+  if (is_marked(argument)) argument.erase(0, 1);
+  return argument;
+}
+
+void mark_after_dashes(std::vector<std::string>& args) {
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  if (dashes == args.end()) return;
+  for (auto each = args.erase(dashes); each != args.end(); ++each) each->insert(0, 1, taken_as_is);
+}
+
+void unmark_arguments(CLI::App& app) {
+  for (CLI::Option* each : app.get_options())
+    if (each->get_positional()) each->transform(unmarked);
+  for (CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) unmark_arguments(*each);
+}
+
 std::string unexpected(const CLI::App& app, const std::string& argument) {
   std::vector<std::string> known;
+  if (is_marked(argument))
+    return "unexpected argument " + toml::quote(pgwake::hide_password(unmarked(argument)));
   if (argument.size() > 1 && argument.front() == '-') {
     for (const CLI::Option* each : app.get_options()) {
       for (const std::string& name : each->get_lnames()) known.push_back("--" + name);
@@ -120,6 +145,8 @@ void add_options(CLI::App& app, command_values& into, std::span<const std::strin
 command_outcome parse_command(CLI::App& app, std::vector<std::string> args) {
   command_outcome out;
   split_empty_values(args);
+  mark_after_dashes(args);
+  unmark_arguments(app);
   std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
   try {
     app.parse(std::move(args));

@@ -77,6 +77,14 @@ TEST_CASE("listen: 1 when a channel is refused, 2 for wrong usage") {
   CHECK(listening(r, {"c"}, {{"PGWAKE_POLL_INTERVAL", "soon"}}).wait(10s) == 2);
 }
 
+TEST_CASE("listen: a channel may begin with a dash, after `--`") {
+  client_rig r;
+  auto p = listening(r, {"a", "--", "-x", "--json"});
+  REQUIRE(p.wait_for_out("subscribed to --json", 10s));
+  r.notify("-x", "hello");
+  CHECK(p.wait_for_out("-> -x  hello", 5s));
+}
+
 TEST_CASE("listen: the command line wins over the environment") {
   client_rig r;
   auto p = listening(r, {"c", "--json", "--policy", "direct"}, {{"PGWAKE_POLICY", "none"}});

@@ -68,3 +68,40 @@ TEST_CASE("command line: values reach us as they are written") {
                                 {"log_level", {"debug"}},
                                 {"allow_session_pooler", {"true"}}});
 }
+
+TEST_CASE("command line: after `--` an argument may begin with a dash") {
+  struct spelling {
+    std::vector<std::string> arguments;
+    std::vector<std::string> channels;
+  };
+  const std::vector<spelling> spellings = {
+      {{"listen", "--", "-x"}, {"-x"}},
+      {{"listen", "a", "--", "-x"}, {"a", "-x"}},
+      {{"listen", "a", "--", "--json", "b", "--", "++"}, {"a", "--json", "b", "--", "++"}},
+      {{"listen", "--socket", "/s", "a", "--", "listen", "--name="}, {"a", "listen", "--name="}},
+      {{"listen", "a", "--"}, {"a"}},
+      {{"listen", "listen"}, {"listen"}},
+  };
+  for (const auto& each : spellings) {
+    CLI::App app("text", "pgwaked");
+    app.require_subcommand(1);
+    std::vector<std::string> channels;
+    bool json = false;
+    auto* listen = app.add_subcommand("listen", "");
+    command_values given;
+    constexpr std::string_view names[] = {"socket"};
+    add_options(*listen, given, names);
+    listen->add_option("CHANNEL", channels)->required();
+    listen->add_flag("--json", json);
+    const auto outcome = parse_command(app, each.arguments);
+    CHECK(outcome.err.empty());
+    CHECK(outcome.go_on);
+    CHECK(channels == each.channels);
+    CHECK_FALSE(json);
+  }
+  CLI::App app("", "pgwaked run");
+  command_values given;
+  add_options(app, given);
+  CHECK(parse_command(app, {"--", "--socket"}).err ==
+        "pgwaked run: unexpected argument \"--socket\" (try pgwaked run --help)\n");
+}
