@@ -90,6 +90,18 @@ TEST_CASE("v0: no hello, queues through the template, v1's frames are unknown") 
   CHECK(r.p.speaks() == protocol::dialect::v0);
 }
 
+TEST_CASE("v0: a ping is unknown whatever it holds; in v1 it needs its id") {
+  for (const auto* ping : {R"({"t":"ping"})", R"({"t":"ping","id":"x"})", R"({"id":-1,"t":"ping"})"}) {
+    rig v0;
+    CHECK(v0.frames({ping, R"({"t":"sub","q":"c"})", ping}) ==
+          strings{"spoke", "ignored ping", "subscribe pgmq.q_c.INSERT", "ignored ping"});
+    rig v1;
+    CHECK(v1.frames({hello_json, ping}).back().starts_with("broken: "));
+  }
+  rig r;
+  CHECK(r.frames({R"({"t":"ping",})"}).back().starts_with("broken: "));
+}
+
 TEST_CASE("hello later is a protocol error, in either dialect, after an unknown frame too") {
   for (const auto* first : {hello_json, R"({"t":"sub","q":"c"})", R"({"t":"news"})"}) {
     rig r;
