@@ -242,11 +242,10 @@ TEST_CASE("C12: a hub that runs as somebody else is not trusted") {
   ::chmod(home.path().c_str(), 0777);
   // The impostor: what a hub is trusted for is who listens, not who owns the file.
   process impostor(
-      {.argv = {"/usr/bin/python3", "-c",
-                "import socket,sys,time\n"
-                "s=socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\nprint('up',flush=True)\n"
-                "time.sleep(60)",
-                home / "hub.sock"},
+      {.argv =
+           {"/usr/bin/perl", "-MIO::Socket::UNIX", "-e",  // which every Debian has
+            "$| = 1; $s = IO::Socket::UNIX->new(Local => shift, Listen => 5) or die $!; print 'up'; sleep 60",
+            home / "hub.sock"},
        .account = "nobody",
        .mask = 0});
   REQUIRE(impostor.wait_for_out("up", 10s));
