@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include "common/redact.hpp"
 #include "daemon/doctor_session.hpp"
@@ -26,6 +27,7 @@ using steady = std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds hub_patience{3};
+constexpr double just_started = 5;  // seconds
 constexpr std::size_t most_hosts = 8;
 
 std::string name_of_user(uid_t id) {
@@ -43,6 +45,18 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
+// The instance's secrets, which its hub has from systemd: read from where systemd has them. Only root may.
+void use_secrets_of_instance(settings& values) {
+  const auto instance = instance_of(values.config);
+  if (!instance) return;
+  const auto base = values.config.substr(0, values.config.rfind('.'));
+  const auto readable = [](const std::string& path) { return access(path.c_str(), R_OK) == 0; };
+  if (std::getenv("PGPASSFILE") == nullptr && readable(base + ".pgpass"))
+    setenv("PGPASSFILE", (base + ".pgpass").c_str(), 1);
+  const auto credential = "/run/credentials/pgwaked@" + *instance + ".service/database";
+  if (values.database_file == credential && !readable(credential)) values.database_file = base + ".database";
+}
+
 // Settings that make no sense are a finding; the other checks go on with what can be used of them.
 void take_settings(const doctor_options& options, doctor_facts& out) {
   const auto world = real_surroundings();
@@ -55,6 +69,7 @@ void take_settings(const doctor_options& options, doctor_facts& out) {
   }
   if (!all) return;
   out.configured = std::move(all->values);
+  use_secrets_of_instance(out.configured);
   out.settings_warnings = std::move(all->warnings);
 }
 
@@ -98,12 +113,20 @@ void look_at_hub(doctor_facts& out) {
     s.failure = hub.error();
     return;
   }
-  const auto json = hub->stats();
+  auto json = hub->stats();
+  auto status = json ? parse_status(*json) : std::nullopt;
+  // A hub that was started a moment ago gets the time to connect.
+  const auto until = steady::now() + hub_patience;
+  while (status && !status->healthy && status->uptime_s < just_started && steady::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    json = hub->stats();
+    status = json ? parse_status(*json) : std::nullopt;
+  }
   if (!json) {
     s.failure = json.error();
     return;
   }
-  if (auto status = parse_status(*json))
+  if (status)
     out.hub = doctor_facts::hub_look{std::move(*status), hub->server_uid(), name_of_user(hub->server_uid())};
 }
 

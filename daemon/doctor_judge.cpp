@@ -61,7 +61,9 @@ void judge_socket(const doctor_facts& f, doctor_report& out) {
   const auto& s = f.socket;
   if (s.failure) {
     using kind = hub_failure::kind;
-    const char* advice = "start the hub; until then workers use their own connections";
+    const char* advice =
+        "start the hub, or give --config /etc/pgwake/NAME.toml; without a hub workers use their own "
+        "connections";
     if (s.failure->what == kind::denied)
       advice =
           "run doctor as root or as a member of the socket's group; workers need to be members of it too";

@@ -133,6 +133,10 @@ finding connect_finding(const doctor_facts& f, const server& s) {
     return login(
         "the password is wrong, or the role has none: correct it in the connection string, the passfile or "
         "database_file, or ALTER ROLE ... PASSWORD");
+  if (e.sqlstate == "28000" && mentions(words, "does not exist"))
+    return login("CREATE ROLE, or name another user: in `database`, or with --config the hub's settings");
+  if (e.sqlstate == "28000" && mentions(words, "not permitted to log in"))
+    return login("ALTER ROLE ... LOGIN, or name another user in `database`");
   if (e.sqlstate == "28000")
     return login(
         "allow it in the server's pg_hba.conf (user, database, this host's address, TLS) and reload");
@@ -142,7 +146,9 @@ finding connect_finding(const doctor_facts& f, const server& s) {
     return fail("connect", at + ": " + words,
                 "wait until the server has started; a standby needs hot_standby = on");
   if (mentions(words, "no password supplied"))
-    return login("give a password: in a passfile, database_file, PGPASSWORD or the connection string");
+    return login(
+        "give a password: in a passfile (/etc/pgwake/NAME.pgpass, which doctor reads as root with --config "
+        "/etc/pgwake/NAME.toml), database_file, PGPASSWORD or the connection string");
   if (mentions(words, "no pg_hba.conf entry") || mentions(words, "no such user") ||
       mentions(words, "auth failed"))
     return login(

@@ -82,6 +82,7 @@ class loader {
         take(each, found->second, source::command_line, "command line");
       }
     }
+    take_instance();
     choose_database();
     if (!errors_.empty()) return usage_error{joined()};
     add_warnings();
@@ -174,6 +175,13 @@ class loader {
     known.text = text;
   }
 
+  void take_instance() {
+    const auto instance = instance_of(out_.values.config);
+    if (!instance || !in_scope("socket") || !out_.is_default("socket")) return;
+    out_.values.socket = "/run/pgwake/" + *instance + "/pgwake.sock";
+    origin_of("socket").text = "default of " + shown(out_.values.config);
+  }
+
   // One connection string: the higher level wins, and two of one level are a contradiction.
   void choose_database() {
     settings& values = out_.values;
@@ -241,6 +249,17 @@ class loader {
 
 const origin& loaded::origin_of(std::string_view name) const {
   return *std::find_if(origins.begin(), origins.end(), [&](const origin& o) { return o.name == name; });
+}
+
+std::optional<std::string> instance_of(std::string_view config_path) {
+  constexpr std::string_view folder = "/etc/pgwake/";
+  constexpr std::string_view ending = ".toml";
+  if (!config_path.starts_with(folder) || !config_path.ends_with(ending)) return std::nullopt;
+  config_path.remove_prefix(folder.size());
+  if (config_path.size() <= ending.size()) return std::nullopt;
+  config_path.remove_suffix(ending.size());
+  if (config_path.find('/') != config_path.npos) return std::nullopt;
+  return std::string(config_path);
 }
 
 boost::system::result<loaded, usage_error> load(const command_values& given, const surroundings& world,

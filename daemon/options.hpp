@@ -3,6 +3,7 @@
 #include <boost/system/result.hpp>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,10 @@ struct loaded {
   const origin& origin_of(std::string_view name) const;  // `name` must be in the table
   bool is_default(std::string_view name) const { return origin_of(name).from == source::builtin; }
 };
+
+// The systemd instance whose settings file this is: `shop` for /etc/pgwake/shop.toml, nothing for other
+// places. Its socket is /run/pgwake/shop/pgwake.sock unless `socket` is set, as pgwaked@.service has it.
+std::optional<std::string> instance_of(std::string_view config_path);
 
 struct load_scope {
   std::span<const std::string_view> names = {};  // only these options; empty: all

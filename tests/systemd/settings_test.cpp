@@ -12,6 +12,13 @@ std::string settings_for(const std::string& database) {
   return "database = \"" + cluster::shared().conninfo(database) + "\"\n";
 }
 
+// As the documents have it: with the instance's file alone, doctor finds its hub and its secrets.
+void looked_at(const instance& hub) {
+  CHECK_THAT(command({"pgwaked", "doctor", "--config", hub.etc(".toml")}).out,
+             Catch::Contains("ok       hub") && Catch::Contains("ok       login"));
+  CHECK(command({"pgwaked", "status", "--config", hub.etc(".toml")}).exit_code == 0);
+}
+
 }  // namespace
 
 TEST_CASE("case 30: reloads keep the process and its subscriptions; a bad file changes nothing and says so") {
@@ -101,6 +108,7 @@ TEST_CASE("systemd: secrets come as credentials that root alone can read") {
     write_file(hub.etc(".pgpass"), "*:*:*:secretive:a #\"secret\n", 0600);
     hub.start();
     CHECK(hub.healthy());
+    looked_at(hub);
   }
   SECTION("a connection string") {
     const instance hub("dsn", "database_file = \"/run/credentials/pgwaked@dsn.service/database\"\n");
@@ -111,6 +119,11 @@ TEST_CASE("systemd: secrets come as credentials that root alone can read") {
     CHECK(read_file("/proc/" + pid + "/cmdline").find("secret'") == std::string::npos);
     CHECK(read_file("/proc/" + pid + "/environ").find("secret'") == std::string::npos);
     CHECK_THAT(journal(hub.unit()), !Catch::Contains("a #"));
+    looked_at(hub);
+    hub.stop();  // the credential goes with it
+    CHECK_THAT(command({"pgwaked", "doctor", "--config", hub.etc(".toml")}).out,
+               Catch::Contains("failure  socket      no hub at /run/pgwake/dsn/pgwake.sock") &&
+                   Catch::Contains("ok       login"));
   }
   db.set_hba("local all all trust\nhost all all 127.0.0.1/32 trust\n");
 }

@@ -235,6 +235,10 @@ TEST_CASE("doctor: login") {
   for (const char* state : {"28P01", "28000", "3D000", "42501"})
     expect(without_session({state, "failed: FATAL:  words of the server"}),
            {"login", failure, "words of the server"});
+  expect(without_session({"28000", "failed: FATAL:  role \"root\" does not exist"}),
+         {"login", failure, "CREATE ROLE"});
+  expect(without_session({"28000", "failed: FATAL:  role \"a\" is not permitted to log in"}),
+         {"login", failure, "LOGIN"});
   expect(without_session({"", "failed: fe_sendauth: no password supplied"}), {"login", failure, "passfile"});
 }
 

@@ -65,6 +65,21 @@ std::string printed(const loaded& what) {
 
 }  // namespace
 
+TEST_CASE("options: the settings of a systemd instance imply its socket") {
+  CHECK(instance_of("/etc/pgwake/shop.toml") == "shop");
+  for (const char* other :
+       {"", "/etc/pgwake/.toml", "/etc/pgwake/shop", "/etc/pgwake/a/b.toml", "/etc/shop.toml", "shop.toml"})
+    CHECK_FALSE(instance_of(other));
+  const auto implied = loads({}, with_file("heartbeat = '2s'\n"));
+  CHECK(implied.values.socket == "/run/pgwake/shop/pgwake.sock");
+  CHECK(implied.origin_of("socket").text == "default of /etc/pgwake/shop.toml");
+  CHECK(loads({}, with_file("socket = '/s'\n")).values.socket == "/s");
+  CHECK(loads({"--socket", "/s"}, with_file("")).values.socket == "/s");
+  auto world = with_file("");
+  world.environment.emplace_back("PGWAKE_SOCKET", "/s");
+  CHECK(loads({}, world).values.socket == "/s");
+}
+
 TEST_CASE("options: without anything given every setting is its default") {
   const loaded all = loads({});
   CHECK(all.values == settings{});
@@ -107,7 +122,8 @@ TEST_CASE("options: each is reachable from command line, environment and file, b
       loads({}, with_file("\n" + std::string(each.name) + " = " + show(which, line.values) + "\n"));
   CHECK(file.origin_of(each.name).text == "file /etc/pgwake/shop.toml line 2");
   CHECK(show(which, file.values) == show(which, line.values));
-  CHECK(differences(settings{}, file.values).size() == 2);  // it, and `config`
+  // It, `config`, and the socket that the file's name implies.
+  CHECK(differences(settings{}, file.values).size() == (which.name == "socket" ? 2 : 3));
 }
 
 TEST_CASE("options: command line over environment over file over default") {
