@@ -6,8 +6,13 @@
 #   *-dbgsym        debug symbols of each
 set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc)
 
-# Who answers for packages built from here: whoever builds them.
-set(PGWAKE_PACKAGE_CONTACT "pgwake developers <pgwake@example.org>" CACHE STRING "Maintainer of the Debian packages")
+# Who answers for packages built from here: whoever builds them, as Debian's own tools learn it. Otherwise nobody, in a
+# domain that can never exist (RFC 2606).
+set(contact "pgwake developers <pgwake@pgwake.invalid>")
+if(DEFINED ENV{DEBFULLNAME} AND DEFINED ENV{DEBEMAIL})
+  set(contact "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
+set(PGWAKE_PACKAGE_CONTACT "${contact}" CACHE STRING "Maintainer of the Debian packages")
 set(release 1)
 
 # Debian Policy 12.5: each package has its license, which LICENSE holds in plain text.
