@@ -1,5 +1,4 @@
 #include <thread>
-#include <tuple>
 
 #include "bench/receivers.hpp"
 #include "bench/scenario.hpp"
@@ -65,11 +64,16 @@ void measure(context& c, const std::string& socket, std::size_t n) {
   auto rate = compared("client", variant, "deliveries of a burst of 100 B", "/s", all, values, 2);
   rate.wanted = at_least(0.8);
   c.out.add(std::move(rate));
-  for (const auto [metric, what, unit] : {std::tuple{0U, "p50", "us"}, {2U, "deliveries of a burst", "/s"}}) {
-    c.out.add(compared("client", variant, what + std::string(" beside frames counted unread"), unit, all,
-                       values, metric, 0, 2));
-    c.out.add(compared("client", variant, what + std::string(" beside a direct LISTEN"), unit, all, values,
-                       metric, 0, 3));
+  struct metric_of {
+    std::size_t index;
+    std::string what;
+    const char* unit;
+  };
+  for (const auto& m : {metric_of{0, "p50", "us"}, metric_of{2, "deliveries of a burst", "/s"}}) {
+    c.out.add(compared("client", variant, m.what + " beside frames counted unread", m.unit, all, values,
+                       m.index, 0, 2));
+    c.out.add(
+        compared("client", variant, m.what + " beside a direct LISTEN", m.unit, all, values, m.index, 0, 3));
   }
   PQfinish(to_hub);
   PQfinish(to_direct);

@@ -21,6 +21,7 @@ constexpr part parts[] = {
     {"spread", "10,000 of 100 B over 64 channels of 8 workers each"},
     {"ack", "10,000 subs of an active channel"},
     {"subscribe", "10,000 new channels"},
+    {"client", "10,000 of 100 B from the hub's bytes to a client's application"},
 };
 
 std::map<std::string, double> kept() {

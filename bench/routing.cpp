@@ -1,10 +1,14 @@
-// The daemon without its I/O, driven by hand: what routing and encoding cost in instructions. Run under
-// callgrind by the scenario `instructions`, which counts what happens inside `measured_part` alone.
+// The daemon and the client library without their I/O, driven by hand: what routing and encoding cost in
+// instructions, and what a wake costs in the client. Run under callgrind by the scenario `instructions`,
+// which counts what happens inside `measured_part` alone.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "client/src/event_queue.hpp"
+#include "client/src/failover_machine.hpp"
+#include "common/frame.hpp"
 #include "common/message_codec.hpp"
 #include "daemon/engine.hpp"
 
@@ -124,11 +128,69 @@ class rig {
   std::size_t written_ = 0;
 };
 
+// A client that the hub serves, from bytes to the application.
+class client_rig {
+ public:
+  client_rig() : machine_(settings(), {}, 1) {
+    machine_.start(now, actions_);
+    machine_.hub_connected(now, actions_);
+    machine_.hub_message(pgwake::welcome{}, now, actions_);
+    machine_.hub_message(pgwake::status{true, false, 0, ""}, now, actions_);
+    machine_.subscribe(1, "bench", std::nullopt, now, actions_);
+    machine_.hub_message(pgwake::ack{"bench"}, now, actions_);
+    actions_.clear();
+    const std::string payload(100, 'x');
+    pgwake::wake_view w{"bench", payload, 4242};
+    for (std::size_t i = 0; i < per_turn; ++i) pgwake::encode(bytes_, w);
+  }
+
+  // How many the application got.
+  std::size_t receive(std::size_t count) {
+    std::size_t got = 0;
+    for (std::size_t i = 0; i < count; i += per_turn) {
+      reader_.append(bytes_);
+      for (std::string_view body; reader_.next(body) == pgwake::frame_reader::outcome::frame;) {
+        pgwake::wake w;
+        pgwake::client::event e;
+        if (!pgwake::decode_plain_wake(body, w) || !machine_.hub_wake(std::move(w), now, actions_, e))
+          std::abort();
+        turn_.push_back(std::move(e));
+      }
+      for (auto& e : turn_) queue_.push(std::move(e));
+      turn_.clear();
+      while (queue_.pop(event_)) ++got;
+    }
+    return got;
+  }
+
+ private:
+  static pgwake::client::failover_settings settings() {
+    pgwake::client::failover_settings s;
+    s.policy = pgwake::client::policy::none;
+    return s;
+  }
+
+  pgwake::client::machine machine_;
+  pgwake::client::machine_actions actions_;
+  pgwake::frame_reader reader_{pgwake::max_frame_from_hub};
+  std::string bytes_;
+  std::vector<pgwake::client::event> turn_;
+  pgwake::client::event_queue queue_{64U << 20U};
+  pgwake::client::event event_;
+};
+
+struct rigs {
+  rig hub;
+  client_rig client;
+};
+
 }  // namespace
 
 // Callgrind's --toggle-collect finds it by this name.
-extern "C" __attribute__((noinline, visibility("default"))) void measured_part(rig* r, const char* what) {
+extern "C" __attribute__((noinline, visibility("default"))) void measured_part(rigs* all, const char* what) {
   const std::string part = what;
+  auto* r = &all->hub;
+  if (part == "client") std::printf("%zu received\n", all->client.receive(notifications));
   if (part == "durable") r->notify("", notifications);
   if (part == "100") r->notify(std::string(100, 'x'), notifications);
   if (part == "1024") r->notify(std::string(1024, 'x'), notifications);
@@ -142,10 +204,10 @@ extern "C" __attribute__((noinline, visibility("default"))) void measured_part(r
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: %s durable|100|1024|json|spread|ack|subscribe\n", argv[0]);
+    std::fprintf(stderr, "usage: %s durable|100|1024|json|spread|ack|subscribe|client\n", argv[0]);
     return 2;
   }
-  rig r;
+  rigs r;
   measured_part(&r, argv[1]);
-  std::printf("%zu bytes written\n", r.written());
+  std::printf("%zu bytes written\n", r.hub.written());
 }

@@ -3,28 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
+
+#include "common/byte_blocks.hpp"
 
 namespace pgwake {
 namespace {
 
-// How many bytes at the front of a JSON string go out as they are: none below 0x20, no quote, no backslash.
-// Eight at a time; only whether one of them is special has to be exact.
+// Not as it is in a JSON string: below 0x20, a quote, a backslash.
+constexpr auto special = [](unsigned char c) {
+  return static_cast<unsigned char>(static_cast<unsigned char>(c < 0x20) |
+                                    static_cast<unsigned char>(c == '"') |
+                                    static_cast<unsigned char>(c == '\\'));
+};
+
+// How many bytes at the front of a JSON string go out as they are.
 std::size_t plain_prefix(std::string_view text) {
-  constexpr std::uint64_t ones = 0x0101010101010101ULL;
-  constexpr std::uint64_t tops = 0x8080808080808080ULL;
-  const auto has_zero = [](std::uint64_t word) { return (word - ones) & ~word & tops; };
-  std::size_t at = 0;
-  for (; at + 8 <= text.size(); at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + at, 8);
-    const auto control = (word - ones * 0x20) & ~word & tops;
-    if ((control | has_zero(word ^ ones * '"') | has_zero(word ^ ones * '\\')) != 0) break;
-  }
-  for (; at < text.size(); ++at) {
-    const auto c = static_cast<unsigned char>(text[at]);
-    if (c < 0x20 || c == '"' || c == '\\') break;
-  }
+  auto at = clean_blocks(text, special);
+  while (at < text.size() && special(static_cast<unsigned char>(text[at])) == 0) ++at;
   return at;
 }
 
@@ -117,6 +112,13 @@ bool take_escape(std::string_view& json, std::string& out) {
 bool take_json_string(std::string_view& json, std::string& out) {
   if (json.empty() || json[0] != '"') return false;
   json.remove_prefix(1);
+  // Nearly always nothing in it is escaped.
+  const auto quote = json.find('"');
+  if (const auto text = json.substr(0, quote); quote != std::string_view::npos && all_clean(text, special)) {
+    out = text;
+    json.remove_prefix(quote + 1);
+    return true;
+  }
   out.clear();
   while (true) {
     const auto n = plain_prefix(json);

@@ -274,15 +274,18 @@ bool read_into(members& m, Variant& out) {
   return true;
 }
 
-bool skip(std::string_view& json, std::string_view text) {
-  if (json.substr(0, text.size()) != text) return false;
-  json.remove_prefix(text.size());
+// `text` off the front. A literal, so that comparing it takes no call.
+template <std::size_t Size>
+bool skip(std::string_view& json, const char (&text)[Size]) {
+  if (json.size() < Size - 1 || __builtin_memcmp(json.data(), text, Size - 1) != 0) return false;
+  json.remove_prefix(Size - 1);
   return true;
 }
 
 // Frames that come by the thousand are read without RapidJSON if they are just as this codec writes them.
 // Whatever differs in a single byte, wrong or not, goes the long way.
-std::optional<std::string> quick_name(const std::string_view json, std::string_view head) {
+template <std::size_t Size>
+std::optional<std::string> quick_name(const std::string_view json, const char (&head)[Size]) {
   auto rest = json;
   std::string name;
   if (!skip(rest, head) || !take_json_string(rest, name) || rest != "}" || !is_utf8(json))
@@ -502,6 +505,11 @@ bool decode(std::string_view json, from_worker& out, std::string& why) {
   else
     out = unknown_message{std::string(t)};
   return true;
+}
+
+bool decode_plain_wake(std::string_view json, wake& out) {
+  out = {};
+  return quick_wake(json, out);
 }
 
 bool decode(std::string_view json, from_hub& out, std::string& why) {

@@ -12,6 +12,10 @@ namespace pgwake {
 bool decode(std::string_view json, from_worker& out, std::string& why);
 bool decode(std::string_view json, from_hub& out, std::string& why);
 
+// The same for a wake that is written just as encode() writes it, without a detour; false for all else, which
+// decode() must see. What it left in `out` then means nothing.
+bool decode_plain_wake(std::string_view json, wake& out);
+
 // Append one whole frame (header and JSON).
 void encode(std::string& out, const from_worker& message);
 void encode(std::string& out, const from_hub& message);

@@ -1,6 +1,6 @@
 #include "common/unicode.hpp"
 
-#include <cstdint>
+#include "common/byte_blocks.hpp"
 
 namespace pgwake {
 namespace {
@@ -27,14 +27,11 @@ std::size_t sequence(std::string_view s) {
 }  // namespace
 
 bool is_utf8(std::string_view bytes) noexcept {
+  // Most text is ASCII.
+  constexpr auto high = [](unsigned char c) { return static_cast<unsigned char>(c & 0x80U); };
+  if (all_clean(bytes, high)) return true;
   while (!bytes.empty()) {
-    // Most text is ASCII: eight bytes at a time.
-    while (bytes.size() >= 8) {
-      std::uint64_t word = 0;
-      __builtin_memcpy(&word, bytes.data(), 8);
-      if ((word & 0x8080808080808080ULL) != 0) break;
-      bytes.remove_prefix(8);
-    }
+    bytes.remove_prefix(clean_blocks(bytes, high));
     if (bytes.empty()) break;
     const auto n = sequence(bytes);
     if (n == 0) return false;

@@ -334,10 +334,10 @@ int pgwake_dispatch(pgwake_handle* handle, pgwake_callback callback, void* user,
   if (callback == nullptr) return fail(PGWAKE_INVALID, "no callback");
   return guarded([&] {
     // Those that wait now, and no more: a stream that never ends must not keep this thread for ever.
-    const auto most = max != 0 ? max : std::max<std::uint64_t>(1, handle->worker->box().state().waiting);
+    const auto most = max != 0 ? max : std::max<std::size_t>(1, handle->worker->box().waiting());
     int count = 0;
     auto deadline = until(timeout_ms);
-    while (static_cast<std::uint64_t>(count) < most) {
+    while (static_cast<std::size_t>(count) < most) {
       const int r = take(*handle, deadline);
       if (r == PGWAKE_TIMEOUT) break;
       if (r != PGWAKE_OK) return count > 0 ? count : r;

@@ -4,50 +4,55 @@
 
 namespace pgwake::client {
 
-event_queue::place event_queue::append(event e) {
+event_queue::place event_queue::append(event&& e) {
   const place p = first_ + slots_.size();
-  if (e.ephemeral()) bytes_ += e.bytes();
-  if (e.what == event::kind::wake) {
-    auto& m = channels_[e.channel];
+  auto& s = slots_.emplace_back();
+  s.what = std::move(e);
+  if (s.what.ephemeral()) bytes_ += s.what.bytes();
+  if (s.what.what == event::kind::wake) {
+    auto& m = channels_[s.what.channel];
+    s.of = &m;
     ++m.waiting;
-    if (e.payload)
+    if (s.what.payload)
       m.ephemeral = p;
-    else if (e.gap != gap_cause::none)
+    else if (s.what.gap != gap_cause::none)
       m.gap = p;
     else
       m.durable = p;
   }
-  slots_.push_back({std::move(e), false});
   ++live_;
   return p;
 }
 
-event event_queue::take(place p) {
+void event_queue::take(place p, event& out) {
   auto& s = at(p);
   s.gone = true;
   --live_;
-  event out = std::move(s.what);
+  out = std::move(s.what);
   if (out.ephemeral()) bytes_ -= out.bytes();
-  if (out.what == event::kind::wake) {
-    const auto it = channels_.find(out.channel);
-    auto& m = it->second;
-    if (m.durable == p) m.durable = 0;
-    if (m.gap == p) m.gap = 0;
-    if (m.ephemeral == p) m.ephemeral = 0;
-    if (--m.waiting == 0) channels_.erase(it);
+  if (auto* m = s.of) {
+    if (m->durable == p) m->durable = 0;
+    if (m->gap == p) m->gap = 0;
+    if (m->ephemeral == p) m->ephemeral = 0;
+    if (--m->waiting == 0) channels_.erase(out.channel);
   }
   if (state_ == p) state_ = 0;
   while (!slots_.empty() && slots_.front().gone) {
     slots_.pop_front();
     ++first_;
   }
-  return out;
+}
+
+void event_queue::drop(place p) {
+  event ignored;
+  take(p, ignored);
 }
 
 // True if nothing needs to be appended.
 bool event_queue::merge(const event& e) {
+  if (e.payload) return false;
   auto it = channels_.find(e.channel);
-  if (it == channels_.end() || e.payload) return false;
+  if (it == channels_.end()) return false;
   if (e.gap == gap_cause::none) {
     const auto& m = it->second;
     if (m.durable == 0 || m.gap > m.durable) return false;
@@ -58,7 +63,7 @@ bool event_queue::merge(const event& e) {
     return true;
   }
   if (it->second.durable != 0) {
-    take(it->second.durable);
+    drop(it->second.durable);
     it = channels_.find(e.channel);
     if (it == channels_.end()) return false;
   }
@@ -76,9 +81,9 @@ void event_queue::overflow(const std::string& channel) {
   push(std::move(gap));
 }
 
-void event_queue::push(event e) {
+void event_queue::push(event&& e) {
   if (e.what == event::kind::state) {
-    if (state_ != 0) take(state_);
+    if (state_ != 0) drop(state_);
     state_ = append(std::move(e));
     return;
   }
@@ -96,9 +101,10 @@ void event_queue::push(event e) {
   append(std::move(e));
 }
 
-std::optional<event> event_queue::pop() {
-  if (slots_.empty()) return std::nullopt;
-  return take(first_);
+bool event_queue::pop(event& out) {
+  if (slots_.empty()) return false;
+  take(first_, out);
+  return true;
 }
 
 void event_queue::forget(const std::string& channel) {
@@ -110,7 +116,7 @@ void event_queue::forget(const std::string& channel) {
     const bool mine = !s.gone && s.what.what == event::kind::wake && s.what.channel == channel;
     if (mine) {
       --left;
-      take(p);
+      drop(p);
       if (p < first_) p = first_;  // the front went away
     } else {
       ++p;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -22,8 +21,9 @@ class event_queue {
  public:
   explicit event_queue(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  void push(event e);
-  std::optional<event> pop();
+  void push(event&& e);
+  // False: nothing waits.
+  bool pop(event& out);
   // What waits of this channel is dropped.
   void forget(const std::string& channel);
 
@@ -37,20 +37,23 @@ class event_queue {
 
  private:
   using place = std::uint64_t;  // 0: nowhere
-  struct slot {
-    event what;
-    bool gone = false;
-  };
-  struct marks {  // of one channel, while anything of it waits
+  struct marks {                // of one channel, while anything of it waits
     place durable = 0;
     place gap = 0;        // the last
     place ephemeral = 0;  // the last
     std::size_t waiting = 0;
   };
 
+  struct slot {
+    event what;
+    marks* of = nullptr;  // of a wake's channel
+    bool gone = false;
+  };
+
   slot& at(place p) { return slots_[p - first_]; }
-  place append(event e);
-  event take(place p);
+  place append(event&& e);
+  void take(place p, event& out);
+  void drop(place p);
   bool merge(const event& e);
   void overflow(const std::string& channel);
 

@@ -66,6 +66,8 @@ class failover {
   void hub_closed(std::string reason, steady_time now,
                   actions& out);  // by the peer, or for a malformed frame
   void hub_message(from_hub message, steady_time now, actions& out);
+  // True: the wake is handed out as it is, in `out`, with nothing else to do. False: nothing has happened.
+  bool passes(wake& w, steady_time now, event& out);
 
   // The own connection.
   void own_live(const std::string& database, const std::string& system_id, steady_time now, actions& out);

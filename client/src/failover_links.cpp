@@ -7,6 +7,19 @@
 
 // What the two sides say.
 namespace pgwake::client {
+namespace {
+
+event event_of(wake& w) {
+  event e;
+  e.source = side::hub;
+  e.gap = w.gap;
+  e.by = w.by;
+  e.channel = std::move(w.q);
+  e.payload = std::move(w.payload);
+  return e;
+}
+
+}  // namespace
 
 void failover::hand_out(event e, actions& out) {
   // Nothing before the ack, and nothing newer than a gap before that gap.
@@ -75,16 +88,22 @@ void failover::hub_gone(std::string reason, bool slow, steady_time now, actions&
   side_lost(side::hub, now, out);
 }
 
+bool failover::passes(wake& w, steady_time now, event& out) {
+  if (!hub_.open() || handover_.active() || serving_ != side::hub || cut_.on == side::hub) return false;
+  const auto* s = set_.find(w.q);
+  if (s == nullptr || !s->served) return false;
+  hub_.heard(now);
+  delivered_ = side::hub;
+  overlap_ = true;
+  out = event_of(w);
+  return true;
+}
+
 void failover::hub_message(from_hub message, steady_time now, actions& out) {
   if (!hub_.open()) return;
   hub_.heard(now);
   if (auto* w = std::get_if<wake>(&message)) {
-    event e;
-    e.source = side::hub;
-    e.gap = w->gap;
-    e.by = w->by;
-    e.channel = std::move(w->q);
-    e.payload = std::move(w->payload);
+    auto e = event_of(*w);
     const bool joining = handover_.active();
     route(side::hub, std::move(e), now, out);
     if (joining && !handover_.active()) decide(now, out);

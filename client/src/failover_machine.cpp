@@ -126,6 +126,13 @@ void machine::hub_message(from_hub message, steady_time now, machine_actions& ou
   run(now, out);
 }
 
+// Never ahead of what came before it.
+bool machine::hub_wake(wake&& w, steady_time now, machine_actions& todo, event& out) {
+  if (todo.empty() && failover_.passes(w, now, out)) return true;
+  hub_message(std::move(w), now, todo);
+  return false;
+}
+
 void machine::slot(bool granted, std::string trouble, steady_time now, machine_actions& out) {
   failover_.slot(granted, std::move(trouble), now, mine_);
   run(now, out);

@@ -39,6 +39,9 @@ class machine {
   void hub_failed(std::string reason, bool hopeless, steady_time now, machine_actions& out);
   void hub_closed(std::string reason, steady_time now, machine_actions& out);
   void hub_message(from_hub message, steady_time now, machine_actions& out);
+  // A wake. True: it is handed out as it is, as nearly all are, and `out` is to be delivered at once. False:
+  // what there is to do is in `todo`.
+  bool hub_wake(wake&& w, steady_time now, machine_actions& todo, event& out);
   void slot(bool granted, std::string trouble, steady_time now, machine_actions& out);
 
   // An attempt that was begun for an own connection since given up serves the next one as well.

@@ -21,7 +21,7 @@ namespace pgwake::client {
 namespace {
 
 constexpr std::size_t read_bytes = 32 * 1024;
-constexpr int reads_per_turn = 16;  // then commands and timers get their turn
+constexpr int reads_per_turn = 4;  // then what came is handed on, and commands and timers get their turn
 
 std::string words(int error) { return std::generic_category().message(error); }
 
@@ -159,6 +159,7 @@ bool hub_link::read_some() {
   if (n > 0) {
     reader_.append({buffer_.data(), static_cast<std::size_t>(n)});
     const auto mine = generation_;
+    events_->on_hub_bytes();
     hand_out();
     return mine == generation_ && static_cast<std::size_t>(n) == buffer_.size();
   }
@@ -181,6 +182,10 @@ void hub_link::hand_out() {
         return lose("a malformed frame from the hub: its length makes no sense");
       case frame_reader::outcome::frame:
         break;
+    }
+    if (wake w; decode_plain_wake(body, w)) {
+      events_->on_hub_wake(std::move(w));
+      continue;
     }
     from_hub message;
     std::string why;

@@ -16,7 +16,9 @@ namespace pgwake::client {
 class hub_events {
  public:
   virtual ~hub_events() = default;
-  virtual void on_hub_message(from_hub message) = 0;
+  virtual void on_hub_bytes() = 0;  // some came; what is in them follows
+  virtual void on_hub_wake(wake&& w) = 0;
+  virtual void on_hub_message(from_hub&& message) = 0;
   virtual void on_hub_closed(std::string reason) = 0;
   virtual void on_hub_turn_end() = 0;  // what was readable has been handed out
 };

@@ -106,9 +106,7 @@ mailbox::outcome mailbox::next(event& out, std::optional<steady_time> until) {
   inside in(*this);
   if (queue_.empty() && until != steady_time::min()) await_event(in.lock, until);
   if (closing_) return outcome::closed;
-  auto e = queue_.pop();
-  if (!e) return outcome::timeout;
-  out = std::move(*e);
+  if (!queue_.pop(out)) return outcome::timeout;
   if (waiting_for_events_ > 0 && !queue_.empty()) events_came_.notify_one();
   if (queue_.empty() && std::exchange(readable_, false)) reset(events_wait_.get());
   return outcome::ok;
@@ -151,6 +149,11 @@ int mailbox::event_descriptor() {
 
 void mailbox::note_readable() {
   if (watched_ && !queue_.empty() && !std::exchange(readable_, true)) signal(events_wait_.get());
+}
+
+std::size_t mailbox::waiting() {
+  const inside in(*this);
+  return queue_.size();
 }
 
 snapshot mailbox::state() {
@@ -209,7 +212,7 @@ std::vector<command> mailbox::take_commands() {
   return std::exchange(commands_, {});
 }
 
-void mailbox::push(event e) {
+void mailbox::push(event&& e) {
   if (e.what == event::kind::wake && !muted_.empty() && muted_.contains(e.channel)) return;
   queue_.push(std::move(e));
 }

@@ -83,6 +83,7 @@ class mailbox {
   outcome unsubscribe(const std::string& channel);
   outcome next(event& out, std::optional<steady_time> until);
   int event_descriptor();
+  std::size_t waiting();  // events
   snapshot state();
   // Calls that wait or come later answer `closed`. The thread is asked to stop.
   void shut();
@@ -107,7 +108,7 @@ class mailbox {
   friend class inside;
   void post(command c);
   void shut_locked();
-  void push(event e);
+  void push(event&& e);
   void note_readable();
   void await_event(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until);
   void drive(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until);

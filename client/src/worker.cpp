@@ -323,8 +323,15 @@ bool worker::state_changed() {
 // ---- what the links say
 // ---------------------------------------------------------------------------------------------
 
-void worker::on_hub_message(from_hub message) {
-  machine_->hub_message(std::move(message), clock_now(), actions_);
+void worker::on_hub_bytes() { came_ = clock_now(); }
+
+void worker::on_hub_wake(wake&& w) {
+  if (event e; machine_->hub_wake(std::move(w), came_, actions_, e))
+    turn_.emplace_back(deliver{std::move(e)});
+}
+
+void worker::on_hub_message(from_hub&& message) {
+  machine_->hub_message(std::move(message), came_, actions_);
 }
 
 void worker::on_hub_closed(std::string reason) {

@@ -46,7 +46,9 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
 
-  void on_hub_message(from_hub message) override;
+  void on_hub_bytes() override;
+  void on_hub_wake(wake&& w) override;
+  void on_hub_message(from_hub&& message) override;
   void on_hub_closed(std::string reason) override;
   void on_hub_turn_end() override { finish_turn(); }
   void on_own_opened(const session_info& info) override;
@@ -89,6 +91,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   std::vector<std::string> ended_;         // unsubscribed while a turn broke off
   snapshot state_;
   std::optional<steady_time> armed_;
+  steady_time came_{};  // the hub's latest bytes
   bool stopped_ = false;
   bool broken_ = false;  // a turn of the application's was
   jitter random_;

@@ -320,7 +320,12 @@ bool clients_world::client_reads(model_client& c) {
     if (!decode(body, message, why)) throw violation("a malformed frame from the hub: " + why);
     ++tally_.frames;
     note("  ", c.session.name, " <- ", test::describe(message));
-    c.machine->hub_message(std::move(message), now_, c.actions);
+    if (auto* w = std::get_if<wake>(&message)) {
+      if (client::event e; c.machine->hub_wake(std::move(*w), now_, c.actions, e))
+        c.events.push(std::move(e));
+    } else {
+      c.machine->hub_message(std::move(message), now_, c.actions);
+    }
     client_acts(c);
   }
   if (c.link != model_client::socket::none && c.reader.get() == reading && c.ended && c.from_hub.empty()) {
@@ -335,22 +340,22 @@ bool clients_world::client_reads(model_client& c) {
 }
 
 void clients_world::hand_out(model_client& c) {
-  while (auto e = c.events.pop()) {
-    if (e->what == client::event::kind::refused) throw violation("C1: " + e->channel + " was refused");
-    if (e->what != client::event::kind::wake) continue;
-    auto& b = c.books[e->channel];
-    const auto who = c.session.name + ", " + e->channel + ": ";
-    if (!e->payload) {
+  client::event e;
+  while (c.events.pop(e)) {
+    if (e.what == client::event::kind::refused) throw violation("C1: " + e.channel + " was refused");
+    if (e.what != client::event::kind::wake) continue;
+    auto& b = c.books[e.channel];
+    const auto who = c.session.name + ", " + e.channel + ": ";
+    if (!e.payload) {
       b.dirty = false;
-      if (e->gap == gap_cause::none) continue;
-      note(c.session.name, " hands out a gap of ", e->channel);
+      if (e.gap == gap_cause::none) continue;
+      note(c.session.name, " hands out a gap of ", e.channel);
       tally_.saw(rare::client_gap);
-      b.since = numbers_[e->channel];  // G2: what is committed from now on is delivered
+      b.since = numbers_[e.channel];  // G2: what is committed from now on is delivered
       continue;
     }
-    const auto number = std::stoull(*e->payload);
-    note(c.session.name, " hands out ", e->channel, " ", text(number), " from ",
-         client::to_string(e->source));
+    const auto number = std::stoull(*e.payload);
+    note(c.session.name, " hands out ", e.channel, " ", text(number), " from ", client::to_string(e.source));
     if (number <= b.last)
       throw violation("C6: " + who + text(number) + " is handed out after " + text(b.last));
     if (b.subscribed && number > std::max(b.last, b.since) + 1)

@@ -70,7 +70,7 @@ void failover_world::see(const event& e) {
 }
 
 void failover_world::take_events() {
-  while (auto e = queue_.pop()) see(*e);
+  for (event e; queue_.pop(e);) see(e);
 }
 
 void failover_world::application() {
@@ -232,8 +232,11 @@ void failover_world::client_reads() {
   while (!from_hub_.empty() && chance(0.9)) {
     auto f = std::move(from_hub_.front());
     from_hub_.pop_front();
-    if (f.end)
+    auto* w = std::get_if<wake>(&f.what);
+    if (event e; f.end)
       core_.hub_closed("end of file", now_, actions_);
+    else if (w != nullptr && core_.passes(*w, now_, e))
+      queue_.push(std::move(e));
     else
       core_.hub_message(std::move(f.what), now_, actions_);
     carry_out();
