@@ -95,7 +95,11 @@ void judge_hub(const doctor_facts& f, doctor_report& out) {
     out.findings.push_back(warn("hub", found, "it is being stopped; ask again once it is back"));
   else if (!s.healthy)
     out.findings.push_back(fail(
-        "hub", found, "see the checks below for what stands in the way; the hub keeps trying by itself"));
+        "hub", found,
+        s.reason == "login"
+            ? "see the checks below for what stands in the way; a password file or connection string that "
+              "systemd hands over is read when the service starts, so restart it after a change"
+            : "see the checks below for what stands in the way; the hub keeps trying by itself"));
   else
     out.findings.push_back(ok("hub", found));
   if (s.version != f.version)

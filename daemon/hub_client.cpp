@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "common/message_codec.hpp"
+#include "daemon/options.hpp"
 #include "daemon/terminal_text.hpp"
 
 namespace pgwaked {
@@ -25,9 +27,28 @@ using steady = std::chrono::steady_clock;
 
 namespace {
 
-constexpr const char* how_to_start =
-    "Is pgwaked running? Start it (systemctl start pgwaked@NAME, or pgwaked run), or name its socket with "
-    "--socket or PGWAKE_SOCKET.";
+// Sockets of systemd's instances, as far as there are any.
+std::string sockets_here() {
+  std::string out;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/run/pgwake", error), end; !error && it != end;
+       it.increment(error)) {
+    const auto path = it->path() / "pgwake.sock";
+    std::error_code ignored;
+    if (std::filesystem::is_socket(path, ignored))
+      out += (out.empty() ? "" : ", ") + printable(path.string());
+  }
+  return out;
+}
+
+std::string how_to_start(const std::string& path) {
+  const auto instance = instance_of_socket(path);
+  std::string out = "Is pgwaked running? Start it (systemctl start pgwaked@" +
+                    (instance && *instance != "main" ? printable(*instance) : "NAME") +
+                    ", or pgwaked run), or name its socket with --socket or PGWAKE_SOCKET.";
+  if (const auto others = sockets_here(); !others.empty()) out += " Here are: " + others + ".";
+  return out;
+}
 
 std::string name_of_user(uid_t id) {
   const auto* entry = getpwuid(id);
@@ -58,14 +79,14 @@ hub_failure hub_client::connect_failure(int error) const {
   switch (error) {
     case ENOENT:
     case ENOTDIR:
-      return {kind::absent, "no hub at " + at + ": there is no such socket. " + how_to_start};
+      return {kind::absent, "no hub at " + at + ": there is no such socket. " + how_to_start(path_)};
     case ECONNREFUSED:
       if (struct stat is{}; stat(path_.c_str(), &is) == 0 && !S_ISSOCK(is.st_mode))
-        return {kind::wrong_path, at + " is not a socket. " + how_to_start};
+        return {kind::wrong_path, at + " is not a socket. " + how_to_start(path_)};
       return {kind::stale, "no hub at " + at +
                                ": the socket file is there, but nobody listens to it (a hub that was killed "
                                "leaves it behind; the next one replaces it). " +
-                               how_to_start};
+                               how_to_start(path_)};
     case EACCES:
     case EPERM:
       return {kind::denied, "cannot connect to " + at + " as " + name_of_user(geteuid()) +
@@ -73,7 +94,7 @@ hub_failure hub_client::connect_failure(int error) const {
                                 " Run this as root, or as a member of that group."};
     case ENOTSOCK:
     case EPROTOTYPE:
-      return {kind::wrong_path, at + " is not a hub's socket. " + how_to_start};
+      return {kind::wrong_path, at + " is not a hub's socket. " + how_to_start(path_)};
     default:
       return {kind::wrong_path, "cannot connect to " + at + ": " + std::strerror(error)};
   }

@@ -251,15 +251,33 @@ const origin& loaded::origin_of(std::string_view name) const {
   return *std::find_if(origins.begin(), origins.end(), [&](const origin& o) { return o.name == name; });
 }
 
+namespace {
+
+// The one name between both ends of a path.
+std::optional<std::string> name_within(std::string_view path, std::string_view begin, std::string_view end) {
+  if (!path.starts_with(begin) || path.size() <= begin.size() + end.size() || !path.ends_with(end))
+    return std::nullopt;
+  path.remove_prefix(begin.size());
+  path.remove_suffix(end.size());
+  if (path.find('/') != path.npos) return std::nullopt;
+  return std::string(path);
+}
+
+// Where a file comes from, if that is not where it is.
+std::string source_of_credential(std::string_view path) {
+  const auto instance = name_within(path, "/run/credentials/pgwaked@", ".service/database");
+  if (!instance) return {};
+  return " (a copy of /etc/pgwake/" + *instance + ".database, made when the service started)";
+}
+
+}  // namespace
+
 std::optional<std::string> instance_of(std::string_view config_path) {
-  constexpr std::string_view folder = "/etc/pgwake/";
-  constexpr std::string_view ending = ".toml";
-  if (!config_path.starts_with(folder) || !config_path.ends_with(ending)) return std::nullopt;
-  config_path.remove_prefix(folder.size());
-  if (config_path.size() <= ending.size()) return std::nullopt;
-  config_path.remove_suffix(ending.size());
-  if (config_path.find('/') != config_path.npos) return std::nullopt;
-  return std::string(config_path);
+  return name_within(config_path, "/etc/pgwake/", ".toml");
+}
+
+std::optional<std::string> instance_of_socket(std::string_view socket_path) {
+  return name_within(socket_path, "/run/pgwake/", "/pgwake.sock");
 }
 
 boost::system::result<loaded, usage_error> load(const command_values& given, const surroundings& world,
@@ -288,7 +306,8 @@ boost::system::result<std::string, usage_error> read_database(const settings& va
   if (values.database_file.empty()) return value(values.database);
   constexpr std::string_view spaces = " \t\r\n\v\f";
   const auto content = world.read_file(values.database_file);
-  const std::string name = "database_file: " + toml::quote(values.database_file);
+  const std::string name =
+      "database_file: " + toml::quote(values.database_file) + source_of_credential(values.database_file);
   if (!content) return usage_error{name + " cannot be read: " + content.error().reason};
   const std::size_t begin = content->find_first_not_of(spaces);
   if (begin == std::string::npos)

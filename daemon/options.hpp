@@ -53,6 +53,7 @@ struct loaded {
 // The systemd instance whose settings file this is: `shop` for /etc/pgwake/shop.toml, nothing for other
 // places. Its socket is /run/pgwake/shop/pgwake.sock unless `socket` is set, as pgwaked@.service has it.
 std::optional<std::string> instance_of(std::string_view config_path);
+std::optional<std::string> instance_of_socket(std::string_view socket_path);
 
 struct load_scope {
   std::span<const std::string_view> names = {};  // only these options; empty: all

@@ -159,7 +159,7 @@ std::string health_text(const hub_status& s) {
   const auto* it =
       std::find_if(known.begin(), known.end(), [&](const auto& w) { return s.reason == w.reason; });
   out += std::string(": ") + (it != known.end() ? it->text : s.reason.empty() ? "?" : printable(s.reason));
-  if (!s.detail.empty()) out += " (" + printable(s.detail) + ")";
+  if (!s.detail.empty()) out += " (" + printable(in_one_line(s.detail)) + ")";
   return out;
 }
 

@@ -18,7 +18,15 @@ namespace {
 constexpr std::size_t max_file_bytes = 1 << 20;
 
 boost::system::result<std::string, value_error> read_whole_file(const std::string& path) {
-  const auto reason = [] { return value_error{std::strerror(errno)}; };
+  const auto reason = [] {
+    std::string why = std::strerror(errno);
+    if (errno == EACCES) {
+      const passwd* self = ::getpwuid(::geteuid());
+      why += "; it must be readable for the user " +
+             (self != nullptr ? std::string(self->pw_name) : std::to_string(::geteuid()));
+    }
+    return value_error{why};
+  };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (descriptor < 0) return reason();
   std::string content;

@@ -1,10 +1,12 @@
 #include "daemon/terminal_text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "common/unicode.hpp"
 
@@ -115,6 +117,19 @@ std::string printable_json(std::string_view json) {
     }
     json.remove_prefix(c.bytes);
   }
+  return out;
+}
+
+std::string in_one_line(std::string_view message) {
+  std::vector<std::string_view> lines;
+  while (!message.empty()) {
+    const auto end = std::min(message.find('\n'), message.size());
+    const auto line = message.substr(0, end);
+    message.remove_prefix(std::min(end + 1, message.size()));
+    if (!line.empty() && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+  }
+  std::string out;
+  for (const auto line : lines) out += (out.empty() ? "" : "; ") + std::string(line);
   return out;
 }
 

@@ -13,6 +13,9 @@ std::string printable(std::string_view text);
 // The same for JSON without line breaks, which stays the same to those who parse it: JSON's own escapes.
 std::string printable_json(std::string_view json);
 
+// Several lines of a message as one, each said once: libpq repeats itself for each attempt.
+std::string in_one_line(std::string_view message);
+
 // Columns that a terminal gives to `text` (as printable() made it): wide characters take two, combining ones
 // none.
 std::size_t columns_of(std::string_view text);

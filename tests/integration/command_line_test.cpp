@@ -1,9 +1,12 @@
 #include <rapidjson/document.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
 
 #include <sstream>
 
 #include "integration/rig.hpp"
+#include "support/files.hpp"
 
 using namespace pgwake::test;
 
@@ -277,6 +280,18 @@ TEST_CASE("section 9: logs are lines of text, or of JSON, and hold no payload") 
   for (const auto& line : lines) CHECK(parsed(line).IsObject());
   CHECK_FALSE(has(r.hub().log(), "secret payload"));
   CHECK(r.hub().child().out().empty());
+}
+
+TEST_CASE("section 9: a settings file that the hub's user may not read is said to be so") {
+  if (geteuid() != 0) return;
+  const temp_dir home;
+  chmod(home.path().c_str(), 0755);
+  write_file(home / "shop.toml", "heartbeat = \"2s\"\n", 0600);
+  auto job = pgwaked_command({"config", "--config", home / "shop.toml"});
+  job.account = "nobody";
+  const auto result = run(std::move(job), 10s);
+  CHECK(result.exit_code == 2);
+  CHECK(has(result.err, "Permission denied; it must be readable for the user nobody"));
 }
 
 TEST_CASE("section 9: what others chose is fit for a terminal, in the log too") {

@@ -319,6 +319,8 @@ TEST_CASE("section 9: doctor names a socket that is absent, stale, no socket, or
   INFO(d.output);
   CHECK(d.exit_code == 2);
   CHECK(d.says("socket", "no such socket"));
+  CHECK(doctor({"--socket", "/run/pgwake/nowhere/pgwake.sock", "--database", pg.conninfo()})
+            .says("socket", "systemctl start pgwaked@nowhere"));
   CHECK(d.verdict("listen") == "ok");
   write_file(directory / "plain", "x");
   CHECK(

@@ -67,6 +67,10 @@ std::string printed(const loaded& what) {
 
 TEST_CASE("options: the settings of a systemd instance imply its socket") {
   CHECK(instance_of("/etc/pgwake/shop.toml") == "shop");
+  CHECK(instance_of_socket("/run/pgwake/shop/pgwake.sock") == "shop");
+  for (const char* other :
+       {"", "/run/pgwake//pgwake.sock", "/run/pgwake/pgwake.sock", "/run/pgwake/a/b/pgwake.sock"})
+    CHECK_FALSE(instance_of_socket(other));
   for (const char* other :
        {"", "/etc/pgwake/.toml", "/etc/pgwake/shop", "/etc/pgwake/a/b.toml", "/etc/shop.toml", "shop.toml"})
     CHECK_FALSE(instance_of(other));
@@ -306,6 +310,11 @@ TEST_CASE("options: the file with the connection string is read anew each time")
   CHECK_THAT(read_database(values, world.get()).error().message,
              Contains("\"/cred\" cannot be read: No such file or directory"));
   CHECK(*read_database(settings{}, world.get()) == "");
+  // systemd makes an empty one where there is none.
+  const std::string credential = "/run/credentials/pgwaked@shop.service/database";
+  world.files[credential] = "\n";
+  CHECK_THAT(read_database(loads({"--database-file", credential}, world).values, world.get()).error().message,
+             Contains("a copy of /etc/pgwake/shop.database, made when the service started"));
 }
 
 TEST_CASE("options: what config prints is a settings file with the same settings") {
