@@ -56,7 +56,7 @@ std::string listen_output::state(std::string_view source, bool healthy, std::str
                      : source == "own" ? "served by an own connection"
                                        : "served by nobody";
   if (!healthy) text += source == "none" ? "" : ", not yet well";
-  if (!reason.empty()) text += ": " + printable(reason);
+  if (!reason.empty()) text += ": " + printable(in_one_line(reason));
   if (text == last_state_) return "";
   last_state_ = text;
   return line("--", text);
@@ -69,7 +69,7 @@ std::string listen_output::subscribed(std::string_view channel) const {
 
 std::string listen_output::refused(std::string_view channel, std::string_view reason) const {
   if (json_) return object("refused").add("channel", channel).add("reason", reason).text();
-  return line("--", printable(channel) + " is refused: " + printable(reason));
+  return line("--", printable(channel) + " is refused: " + printable(in_one_line(reason)));
 }
 
 std::string listen_output::wake(std::string_view channel, const std::optional<std::string_view>& payload,

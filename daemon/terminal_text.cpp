@@ -124,8 +124,9 @@ std::string in_one_line(std::string_view message) {
   std::vector<std::string_view> lines;
   while (!message.empty()) {
     const auto end = std::min(message.find('\n'), message.size());
-    const auto line = message.substr(0, end);
+    auto line = message.substr(0, end);
     message.remove_prefix(std::min(end + 1, message.size()));
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
     if (!line.empty() && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
   std::string out;

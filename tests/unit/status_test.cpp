@@ -171,7 +171,7 @@ TEST_CASE("section 9: a degraded hub says why, in words, and what to do") {
   CHECK(has(text, "password authentication failed"));
   CHECK(has(text, "pgwaked doctor"));
   // libpq tries twice (with TLS, without) and says each line twice.
-  s.detail = "FATAL:  no\npassword from file \"f\"\nFATAL:  no\npassword from file \"f\"\n";
+  s.detail = "FATAL:  no\n\tpassword from file \"f\"\nFATAL:  no\n\tpassword from file \"f\"\n";
   CHECK(health_text(s) == "degraded: PostgreSQL refuses the login (FATAL:  no; password from file \"f\")");
   s.reason = "a word of tomorrow";
   CHECK(has(health_text(s), "a word of tomorrow"));
