@@ -139,13 +139,13 @@ class listener {
         return complain("poll failed", failed);
       if (waiting[1].revents != 0) return ok;
       if ((waiting[3].revents & (POLLERR | POLLNVAL)) != 0) return ok;  // nobody reads any more
-      if (waiting[2].revents != 0)
-        for (auto& o : asking.take())
-          if (const auto next = subscribed(o); next != go::on) return next == go::done ? ok : failed;
-      if (waiting[0].revents == 0) continue;
+      // Events first: who serves is known before a subscription is, and is told before it.
+      auto outcomes = waiting[2].revents != 0 ? asking.take() : std::deque<subscriber::outcome>();
       const pgwake_event* event = nullptr;
       while (pgwake_next(handle_, &event, 0) == PGWAKE_OK)
         if (const auto next = take(*event); next != go::on) return next == go::done ? ok : failed;
+      for (auto& o : outcomes)
+        if (const auto next = subscribed(o); next != go::on) return next == go::done ? ok : failed;
     }
   }
 

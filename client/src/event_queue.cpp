@@ -6,19 +6,20 @@ namespace pgwake::client {
 
 event_queue::place event_queue::append(event&& e) {
   const place p = first_ + slots_.size();
+  // Memory first: when there is none, the queue is as it was.
+  auto* m = e.what == event::kind::wake ? &channels_[e.channel] : nullptr;
   auto& s = slots_.emplace_back();
   s.what = std::move(e);
+  s.of = m;
   if (s.what.ephemeral()) bytes_ += s.what.bytes();
-  if (s.what.what == event::kind::wake) {
-    auto& m = channels_[s.what.channel];
-    s.of = &m;
-    ++m.waiting;
+  if (m != nullptr) {
+    ++m->waiting;
     if (s.what.payload)
-      m.ephemeral = p;
+      m->ephemeral = p;
     else if (s.what.gap != gap_cause::none)
-      m.gap = p;
+      m->gap = p;
     else
-      m.durable = p;
+      m->durable = p;
   }
   ++live_;
   return p;

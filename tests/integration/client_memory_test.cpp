@@ -85,3 +85,53 @@ TEST_CASE("C9: memory is scarce: nothing crashes, subscriptions live on, and wha
   for (const auto& f : books.faults()) FAIL_CHECK(f);
   WARN(failed << " allocations failed, " << books.gaps() << " gaps");
 }
+
+// A thread of the application that waits for an event runs the library's loop itself.
+TEST_CASE(
+    "C9: memory is scarce in the thread that waits: nothing crashes, and what was missed is announced") {
+  client_rig r;
+  pgwake_options* options = pgwake_options_new();
+  pgwake_options_ignore_environment(options);
+  auto values = r.values();
+  values.emplace_back("socket", r.hub().socket());
+  values.emplace_back("database", r.conninfo());
+  for (const auto& [name, value] : values)
+    REQUIRE(pgwake_options_set(options, name.c_str(), value.c_str()) == 0);
+  pgwake_handle* handle = nullptr;
+  REQUIRE(pgwake_open(&handle, options) == PGWAKE_OK);
+  pgwake_options_free(options);
+  REQUIRE(pgwake_subscribe(handle, "a", 10'000) == PGWAKE_OK);
+  std::atomic<int> last = 0;
+  std::atomic<int> gaps = 0;
+  std::atomic<int> missed = 0;
+  std::atomic<bool> done = false;
+  std::thread waiting([&] {
+    bool gap = false;
+    while (!done) {
+      const pgwake_event* e = nullptr;
+      if (pgwake_next(handle, &e, 100) != PGWAKE_OK || e->kind != PGWAKE_EVENT_WAKE) continue;
+      if (e->payload == nullptr) {
+        gap = true;
+        ++gaps;
+        continue;
+      }
+      const int n = std::atoi(e->payload);
+      if (n != last + 1 && !(gap && n > last)) ++missed;
+      gap = false;
+      last = n;
+    }
+  });
+  int n = 0;
+  scarce = true;
+  for (const auto until = clock::now() + 4s; clock::now() < until;) r.notify("a", std::to_string(++n));
+  scarce = false;
+  CHECK(eventually(20s, [&] {
+    r.notify("a", std::to_string(++n));
+    return last == n;
+  }));
+  done = true;
+  waiting.join();
+  pgwake_close(handle);
+  CHECK(missed == 0);
+  WARN(n << " numbers, " << gaps << " gaps");
+}
