@@ -38,7 +38,7 @@ std::vector<double> burst(PGconn* publisher, const std::string& channel, worker_
 void measure(context& c, const std::string& socket, std::size_t n) {
   using kind = worker_processes::kind;
   const auto variant = std::to_string(n) + (n == 1 ? " process" : " processes");
-  if (!c.wants(variant)) return;
+  if (!c.wants(variant) || (c.quick && n > 8)) return;
   worker_processes frames(kind::frames, n, socket, "frames");
   worker_processes unread(kind::unread_frames, n, socket, "unread");
   worker_processes library(kind::library, n, socket, "library");
@@ -83,7 +83,7 @@ void measure(context& c, const std::string& socket, std::size_t n) {
 
 void run_client(context& c) {
   const auto hub = c.servers.make_hub(without_backlog_bounds());
-  for (const std::size_t n : {1U, 8U}) measure(c, hub->socket(), n);
+  for (const std::size_t n : {1U, 8U, 32U, 128U}) measure(c, hub->socket(), n);
 }
 
 }  // namespace pgwake::bench

@@ -1,4 +1,5 @@
 #include "bench/receivers.hpp"
+#include "bench/relay.hpp"
 #include "bench/scenario.hpp"
 
 namespace pgwake::bench {
@@ -59,6 +60,7 @@ void run_latency(context& c) {
   direct_sessions direct(c.servers.direct_database());
   publisher to_hub(c.servers.hub_database());
   publisher to_direct(c.servers.direct_database());
+  publisher to_relay(c.servers.relay_database());
   for (const std::size_t n : {1U, 8U, 32U, 128U, 512U}) {
     if (c.quick && !bar_for(n)) continue;
     frame_workers workers(hub->socket(), n, {channel});
@@ -67,7 +69,7 @@ void run_latency(context& c) {
     direct.listen(n, channel);
     receivers by_direct;
     direct.add_to(by_direct, n);
-    const std::vector<contestant> all = {
+    std::vector<contestant> all = {
         {"pgwake",
          [&] {
            direct.listen(0, channel);
@@ -79,12 +81,21 @@ void run_latency(context& c) {
            return to_direct.run(by_direct);
          }},
     };
+    std::optional<bare_relay> relay;
+    receivers by_relay;
+    if (n == 1 && !c.quick) {
+      relay.emplace(c.servers.relay_database(), channel);
+      relay->add_to(by_relay);
+      all.push_back({"a bare relay", [&] { return to_relay.run(by_relay); }});
+    }
     const auto values = interleave(c, all);
     const auto variant = std::to_string(n) + (n == 1 ? " receiver" : " receivers");
     auto p50 = compared("latency", variant, "p50", "us", all, values, 0);
     p50.wanted = bar_for(n);
     c.out.add(std::move(p50));
     c.out.add(compared("latency", variant, "p99", "us", all, values, 1));
+    // What standing in between costs at least: see relay.hpp.
+    if (relay) c.out.add(compared("latency", variant, "p50, a bare relay", "us", all, values, 0, 2, 1));
   }
 }
 

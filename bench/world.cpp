@@ -57,6 +57,7 @@ std::vector<std::string> without_backlog_bounds() {
 world::world() : postgres_(postgres_settings()) {
   postgres_.create_database("hub");
   postgres_.create_database("direct");
+  postgres_.create_database("relay");
 }
 
 std::unique_ptr<hub_daemon> world::make_hub(std::vector<std::string> arguments) const {

@@ -12,8 +12,8 @@
 namespace pgwake::bench {
 
 // The servers that are measured, each started when first asked for and gone with this object. The hub listens
-// in the database `hub`, direct sessions in `direct`: PostgreSQL signals the listeners of the notified
-// database only, so neither side pays for the other's sessions.
+// in the database `hub`, direct sessions in `direct`, a bare relay in `relay`: PostgreSQL signals the listeners
+// of the notified database only, so none pays for the others' sessions.
 class world {
  public:
   world();
@@ -21,6 +21,7 @@ class world {
   pgwake::test::cluster& postgres() { return postgres_; }
   std::string hub_database() const { return postgres_.unix_conninfo("hub"); }
   std::string direct_database() const { return postgres_.unix_conninfo("direct"); }
+  std::string relay_database() const { return postgres_.unix_conninfo("relay"); }
 
   // A fresh hub on the database `hub`.
   std::unique_ptr<pgwake::test::hub_daemon> make_hub(std::vector<std::string> arguments = {}) const;
