@@ -89,6 +89,8 @@ int main(int argc, char** argv) {
   add_listen(app, listen);
   auto* config = app.add_subcommand("config", "Show the effective settings and where each came from");
   add_options(*config, config_values);
+  bool check = false;
+  config->add_flag("--check", check, "Print nothing unless a setting is wrong");
 
   const auto outcome = parse_command(app, {argv + 1, argv + argc});
   std::cout << outcome.out;
@@ -99,5 +101,5 @@ int main(int argc, char** argv) {
   if (app.got_subcommand("control")) return control_command(control);
   if (app.got_subcommand("listen")) return listen_command(listen);
   if (app.got_subcommand("status")) return status_command(status);
-  return config_command(config_values);
+  return config_command(config_values, check);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/app.hpp"
+#include "daemon/engine_config.hpp"
 #include "daemon/log.hpp"
 #include "daemon/options.hpp"
 
@@ -36,10 +37,11 @@ int run_command(const command_values& given) {
   }
 }
 
-int config_command(const command_values& given) {
+int config_command(const command_values& given, bool check) {
   const auto configuration = load(given, real_surroundings());
   if (!configuration) return wrong_usage(configuration.error());
   if (auto fault = database_fault(*configuration); !fault.empty()) return wrong_usage({std::move(fault)});
+  if (check) return 0;
   print_config(std::cout, *configuration);
   for (const auto& w : configuration->warnings) std::cerr << "pgwaked: warning: " << w << "\n";
   return std::cout.flush() ? 0 : 1;

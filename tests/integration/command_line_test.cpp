@@ -130,6 +130,12 @@ TEST_CASE(
   // What it prints is a file that it would take.
   write_file(file, result.out);
   CHECK(pgwaked({"config", "--config", file}).exit_code == 0);
+  auto checked = pgwaked({"config", "--check", "--config", file});
+  CHECK(checked.exit_code == 0);
+  CHECK((checked.out + checked.err).empty());
+  checked = pgwaked({"config", "--check", "--config", file, "--heartbeat", "x"});
+  CHECK(checked.exit_code == 2);
+  CHECK(has(checked.err, "heartbeat"));
 }
 
 TEST_CASE("section 9: help and version go to standard output") {
