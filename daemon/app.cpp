@@ -1,20 +1,18 @@
 #include "daemon/app.hpp"
 
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <boost/asio/post.hpp>
 #include <csignal>
-#include <cstdio>
 #include <stdexcept>
 #include <type_traits>
 
 #include "common/pg/conninfo.hpp"
 #include "common/redact.hpp"
 #include "daemon/control_room.hpp"
+#include "daemon/engine_config.hpp"
+#include "daemon/machine.hpp"
 #include "daemon/stats.hpp"
 #include "daemon/toml.hpp"
 
@@ -25,98 +23,10 @@ using steady = std::chrono::steady_clock;
 
 namespace {
 
-// Descriptors that are not workers': standard streams, lock, listener, epoll, timers, libpq twice, resolver
-// files.
-constexpr std::uint64_t reserved_descriptors = 32;
 constexpr std::chrono::milliseconds janitor_period{1'000};
 constexpr std::chrono::milliseconds drain_look_period{20};
 constexpr std::chrono::seconds stop_reserve{10};  // for what comes after the drain
 constexpr std::chrono::seconds refusal_log_period{5};
-
-std::uint64_t random_word() {
-  std::uint64_t word = 0;
-  if (getrandom(&word, sizeof word, 0) != sizeof word)
-    throw std::runtime_error("the system gives no random numbers");
-  return word;
-}
-
-std::string random_hex() {
-  std::array<char, 33> text{};
-  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(random_word()),
-                static_cast<unsigned long long>(random_word()));
-  return text.data();
-}
-
-std::string random_uuid() {
-  auto hex = random_hex();
-  hex[12] = '4';
-  hex[16] = "89ab"[random_word() & 3U];
-  return hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" + hex.substr(16, 4) + "-" +
-         hex.substr(20);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-// Raises the soft limit to the hard one; the result is what may be used.
-std::uint64_t descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  const auto before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
-  return limit.rlim_cur;
-}
-
-admission admission_of(const allow_rule& rule) {
-  admission out;
-  out.kind = rule.kind == allow_rule::who::uid   ? admission::who::uid
-             : rule.kind == allow_rule::who::gid ? admission::who::gid
-                                                 : admission::who::everyone;
-  out.id = rule.id;
-  out.globs = rule.globs;
-  return out;
-}
-
-}  // namespace
-
-engine::config engine_config(const settings& s, std::uint64_t nofile) {
-  engine::config c;
-  c.upstream.probe_interval = s.probe_interval;
-  c.upstream.probe_timeout = s.probe_timeout;
-  c.upstream.allow_session_pooler = s.allow_session_pooler;
-  c.upstream.listen.linger = s.unlisten_linger;
-  c.limits.outbox_max_bytes = s.outbox_max_bytes;
-  c.limits.outbox_max_frames = s.outbox_max_frames;
-  c.limits.outbox_total_max_bytes = s.outbox_total_max_bytes;
-  c.limits.max_channels = s.max_channels;
-  c.limits.heartbeat = s.heartbeat;
-  c.queue_template = s.queue_template;
-  c.frame_deadline = s.frame_deadline;
-  const auto reserved =
-      reserved_descriptors +
-      (s.metrics_listen.kind == metrics_address::family::off ? 0 : metrics_server::descriptors);
-  c.max_workers = std::min(s.max_workers, nofile > 2 * reserved ? nofile - reserved : nofile / 2);
-  for (const auto& rule : s.allow) c.allow.push_back(admission_of(rule));
-  c.version = PGWAKE_VERSION_STRING;
-  return c;
-}
-
-std::string database_fault(const loaded& what) {
-  const auto conninfo = read_database(what.values, real_surroundings());
-  if (!conninfo) return {};
-  const auto fault = pg::conninfo_fault(*conninfo);
-  if (fault.empty()) return {};
-  const std::string_view name = what.values.database_file.empty() ? "database" : "database_file";
-  return std::string(name) + ": " + hide_secrets_in(fault, *conninfo) + " (from " +
-         what.origin_of(name).text +
-         "); write a libpq connection string, such as host=db.example dbname=shop user=app, or "
-         "postgresql://app@db.example/shop";
-}
-
-namespace {
 
 engine::config first_config(const settings& s, std::uint64_t nofile) {
   auto c = engine_config(s, nofile);

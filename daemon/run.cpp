@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/app.hpp"
+#include "daemon/engine_config.hpp"
 #include "daemon/log.hpp"
 #include "daemon/options.hpp"
 

@@ -1,0 +1,65 @@
+#include "daemon/engine_config.hpp"
+
+#include <algorithm>
+
+#include "common/pg/conninfo.hpp"
+#include "common/redact.hpp"
+#include "daemon/metrics_server.hpp"
+
+namespace pgwaked {
+
+using namespace pgwake;
+
+namespace {
+
+// Descriptors that are not workers': standard streams, lock, listener, epoll, timers, libpq twice, resolver
+// files.
+constexpr std::uint64_t reserved_descriptors = 32;
+
+admission admission_of(const allow_rule& rule) {
+  admission out;
+  out.kind = rule.kind == allow_rule::who::uid   ? admission::who::uid
+             : rule.kind == allow_rule::who::gid ? admission::who::gid
+                                                 : admission::who::everyone;
+  out.id = rule.id;
+  out.globs = rule.globs;
+  return out;
+}
+
+}  // namespace
+
+engine::config engine_config(const settings& s, std::uint64_t nofile) {
+  engine::config c;
+  c.upstream.probe_interval = s.probe_interval;
+  c.upstream.probe_timeout = s.probe_timeout;
+  c.upstream.allow_session_pooler = s.allow_session_pooler;
+  c.upstream.listen.linger = s.unlisten_linger;
+  c.limits.outbox_max_bytes = s.outbox_max_bytes;
+  c.limits.outbox_max_frames = s.outbox_max_frames;
+  c.limits.outbox_total_max_bytes = s.outbox_total_max_bytes;
+  c.limits.max_channels = s.max_channels;
+  c.limits.heartbeat = s.heartbeat;
+  c.queue_template = s.queue_template;
+  c.frame_deadline = s.frame_deadline;
+  const auto reserved =
+      reserved_descriptors +
+      (s.metrics_listen.kind == metrics_address::family::off ? 0 : metrics_server::descriptors);
+  c.max_workers = std::min(s.max_workers, nofile > 2 * reserved ? nofile - reserved : nofile / 2);
+  for (const auto& rule : s.allow) c.allow.push_back(admission_of(rule));
+  c.version = PGWAKE_VERSION_STRING;
+  return c;
+}
+
+std::string database_fault(const loaded& what) {
+  const auto conninfo = read_database(what.values, real_surroundings());
+  if (!conninfo) return {};
+  const auto fault = pg::conninfo_fault(*conninfo);
+  if (fault.empty()) return {};
+  const std::string_view name = what.values.database_file.empty() ? "database" : "database_file";
+  return std::string(name) + ": " + hide_secrets_in(fault, *conninfo) + " (from " +
+         what.origin_of(name).text +
+         "); write a libpq connection string, such as host=db.example dbname=shop user=app, or "
+         "postgresql://app@db.example/shop";
+}
+
+}  // namespace pgwaked
