@@ -1,12 +1,15 @@
 #include "daemon/app.hpp"
 
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include "common/pg/conninfo.hpp"
 #include "common/redact.hpp"
@@ -25,6 +28,9 @@ namespace {
 
 constexpr std::chrono::milliseconds janitor_period{1'000};
 constexpr std::chrono::milliseconds drain_look_period{20};
+// A backlog of this size leaves memory behind that is worth giving back, once there is next to none any more.
+constexpr std::size_t worth_giving_back = 8U << 20U;
+constexpr std::size_t next_to_none = 1U << 20U;
 constexpr std::chrono::seconds stop_reserve{10};  // for what comes after the drain
 constexpr std::chrono::seconds refusal_log_period{5};
 
@@ -216,6 +222,7 @@ void app::on_turn_end() { settle(); }
 
 void app::settle() {
   carry_out();
+  backlog_ = std::max(backlog_, engine_.the_hub().outbox_bytes());
   flush_touched();
   carry_out();
   arm();
@@ -307,6 +314,7 @@ void app::janitor() {
     }
   }
   if (metrics_ && !stopping_) metrics_->look();
+  give_memory_back();
   manager_.status(summary());
   manager_.beat();
   check_drained();
@@ -315,6 +323,16 @@ void app::janitor() {
   janitor_.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) janitor();
   });
+}
+
+// The C library keeps what was freed, hundreds of megabytes after a worker or two that did not read.
+void app::give_memory_back() {
+  const auto lately = std::exchange(backlog_, engine_.the_hub().outbox_bytes());
+  if (lately > next_to_none) {
+    backlog_before_ = std::max(backlog_before_, lately);
+  } else if (std::exchange(backlog_before_, 0) >= worth_giving_back) {
+    malloc_trim(0);
+  }
 }
 
 // Stopping

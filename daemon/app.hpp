@@ -55,6 +55,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void arm();
   void on_timer();
   void janitor();
+  void give_memory_back();
   void on_signal(int number);
   void open_metrics();
   void wait_signal();
@@ -88,6 +89,8 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::optional<pgwake::steady_time> drain_until_;
   std::optional<pgwake::steady_time> last_refusal_logged_;
   std::uint64_t refused_ = 0;
+  std::size_t backlog_ = 0;         // the most that outboxes held since the janitor came by
+  std::size_t backlog_before_ = 0;  // and since memory was last given back
   bool activated_ = false;  // the socket is the service manager's
   bool carrying_out_ = false;
   bool stopping_ = false;

@@ -345,6 +345,22 @@ TEST_CASE("D8: past the total of all outboxes the fullest worker goes first") {
   CHECK(r.hub().log().find("fullest") != std::string::npos);
 }
 
+TEST_CASE("D8: the memory that a backlog took is given back once it is gone") {
+  rig r({.arguments = {"--outbox-max-bytes", "64MiB"}});
+  const long before = r.hub().child().rss_kib();
+  std::vector<raw_worker> stopped;
+  auto publisher = r.publisher();
+  for (int i = 0; i < 4; ++i) {
+    const auto channel = "c" + std::to_string(i);
+    stopped.push_back(r.worker(channel));
+    stopped.back().subscribe(channel);
+    publish(publisher, channel, 1, 3000, 7000);
+  }
+  if (!sanitized) CHECK(eventually(10s, [&] { return r.hub().child().rss_kib() > before + 60'000; }));
+  stopped.clear();
+  if (!sanitized) CHECK(eventually(10s, [&] { return r.hub().child().rss_kib() < before + 4'000; }));
+}
+
 TEST_CASE("case 22: workers that close in the middle of a fan-out harm nobody") {
   rig r;
   auto stays = r.worker();
