@@ -62,7 +62,8 @@ void run_latency(context& c) {
   publisher to_direct(c.servers.direct_database());
   publisher to_relay(c.servers.relay_database());
   for (const std::size_t n : {1U, 8U, 32U, 128U, 512U}) {
-    if (c.quick && !bar_for(n)) continue;
+    const auto variant = std::to_string(n) + (n == 1 ? " receiver" : " receivers");
+    if (!c.wants(variant) || (c.quick && !bar_for(n))) continue;
     frame_workers workers(hub->socket(), n, {channel});
     receivers by_hub;
     workers.add_to(by_hub);
@@ -89,7 +90,6 @@ void run_latency(context& c) {
       all.push_back({"a bare relay", [&] { return to_relay.run(by_relay); }});
     }
     const auto values = interleave(c, all);
-    const auto variant = std::to_string(n) + (n == 1 ? " receiver" : " receivers");
     auto p50 = compared("latency", variant, "p50", "us", all, values, 0);
     p50.wanted = bar_for(n);
     c.out.add(std::move(p50));

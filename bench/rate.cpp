@@ -56,6 +56,9 @@ std::optional<bar> bar_for(std::size_t n, std::size_t publishing) {
 
 void measure(context& c, const std::string& socket, direct_sessions& direct, std::size_t n,
              std::size_t publishing) {
+  const auto variant = std::to_string(n) + (n == 1 ? " receiver, " : " receivers, ") +
+                       std::to_string(publishing) + (publishing == 1 ? " publisher" : " publishers");
+  if (!c.wants(variant)) return;
   publishers to_hub(c.servers.hub_database(), publishing);
   publishers to_direct(c.servers.direct_database(), publishing);
   frame_workers workers(socket, n, {channel});
@@ -77,8 +80,6 @@ void measure(context& c, const std::string& socket, direct_sessions& direct, std
        }},
   };
   const auto values = interleave(c, all);
-  const auto variant = std::to_string(n) + (n == 1 ? " receiver, " : " receivers, ") +
-                       std::to_string(publishing) + (publishing == 1 ? " publisher" : " publishers");
   auto published = compared("rate", variant, "published", "/s", all, values, 0);
   published.wanted = bar_for(n, publishing);
   c.out.add(std::move(published));
