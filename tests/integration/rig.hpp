@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,9 @@
 #include "support/raw_worker.hpp"
 
 namespace pgwake::test {
+
+/// What takes minutes at its full length, and is cut short for those who wait: scripts/test --all sets it.
+inline bool in_full() { return std::getenv("CASES_IN_FULL") != nullptr; }
 
 struct rig_options {
   std::vector<std::string> arguments{};

@@ -141,12 +141,12 @@ TEST_CASE("U5, case 2: a long outage costs little, and the next one starts over"
   const auto cpu = r.hub().child().cpu_time();
   r.proxy().cut_after(0);  // each attempt is counted, and fails
   r.proxy().reset_all();
-  CHECK(worker.drain(12s).empty());
   // In 60 s at most 35 attempts and 20 lines; most of them fall into the first seconds.
-  CHECK(r.proxy().accepted() - attempts <= 16);
+  CHECK(worker.drain(in_full() ? 60s : 12s).empty());
+  CHECK(r.proxy().accepted() - attempts <= (in_full() ? 35 : 16));
   CHECK(r.proxy().accepted() - attempts >= 4);
   CHECK(count_of(r.hub().log(), "\n") - lines <= 20);
-  CHECK(r.hub().child().cpu_time() - cpu < 300ms);
+  CHECK(r.hub().child().cpu_time() - cpu < (in_full() ? 1000ms : 300ms));
   r.proxy().end_limits();
   CHECK(worker.expect("wake", "c", 5s).gap() == "reconnect");
   r.proxy().close_all();
@@ -161,8 +161,8 @@ TEST_CASE("U5, case 9: many lost sessions and hung logins leave nothing behind")
   std::this_thread::sleep_for(100ms);
   const int descriptors = r.hub().child().descriptor_count();
   const long memory = r.hub().child().rss_kib();
-  for (int i = 0; i < 15; ++i) lose_and_regain(r, worker, "c");
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < (in_full() ? 199 : 15); ++i) lose_and_regain(r, worker, "c");
+  for (int i = 0; i < (in_full() ? 50 : 5); ++i) {
     const auto before = r.proxy().accepted();
     r.proxy().stall_after(10);
     r.terminate();
