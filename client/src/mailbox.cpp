@@ -114,8 +114,8 @@ mailbox::outcome mailbox::next(event& out, std::optional<steady_time> until) {
 
 void mailbox::await_event(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until) {
   const auto ready = [&] { return !queue_.empty() || closing_; };
-  if (calm_ && !driving_ && !ready()) drive(lock, until);
-  if (ready()) return;
+  if (calm_ && !driving_ && !ready() && !turns_.reserved()) drive(lock, until);
+  if (ready() || turns_.inherited()) return;
   ++waiting_for_events_;
   if (until)
     events_came_.wait_until(lock, *until, ready);
@@ -124,20 +124,22 @@ void mailbox::await_event(std::unique_lock<std::mutex>& lock, std::optional<stea
   --waiting_for_events_;
 }
 
-// The calling thread runs the loop until something is there for it.
+// The calling thread runs the loop until something is there for it. It never rests there: a fork, and a
+// process that exits, must not keep it beyond its deadline.
 void mailbox::drive(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until) {
   driving_ = true;
   lock.unlock();
-  seat_.take();
+  const bool taken = seat_.take(until);
   lock.lock();
-  while (queue_.empty() && !closing_ && calm_ && !turns_.broken() &&
+  while (taken && queue_.empty() && !closing_ && calm_ && !turns_.reserved() &&
          !(until && std::chrono::steady_clock::now() >= *until)) {
     lock.unlock();
     turns_.turn(until);
     lock.lock();
   }
   driving_ = false;
-  seat_.leave(woken_ || closing_ || !calm_ || turns_.broken() || waiting_for_events_ > 0);
+  if (!taken || turns_.inherited()) return;
+  seat_.leave(woken_ || closing_ || !calm_ || turns_.reserved() || waiting_for_events_ > 0);
 }
 
 int mailbox::event_descriptor() {

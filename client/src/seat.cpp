@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <utility>
@@ -49,27 +50,37 @@ void seat::leave_in_background() {
   changed_.notify_all();
 }
 
-void seat::take() {
+bool seat::take(std::optional<steady_time> until) {
   std::unique_lock lock(guard_);
+  thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   wanted_.store(true, std::memory_order_release);
-  for (bool told = false; !become(holder::application);) {
-    if (now_in() == holder::background && !std::exchange(told, true)) {
+  bool taken = become(holder::application);
+  for (bool told = false; !taken; taken = become(holder::application)) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto who = now_in();
+    if (who == holder::a_fork || who == holder::at_rest) {
+      urgent_ = true;  // the background thread's as soon as the fork is done
+      break;
+    }
+    if (until && now >= *until) break;
+    if (who == holder::background && !std::exchange(told, true)) {
       const std::uint64_t one = 1;
       while (::write(wake_fd_, &one, sizeof one) < 0 && errno == EINTR) {
       }
     }
-    changed_.wait_until(lock, std::chrono::steady_clock::now() + a_moment);
+    changed_.wait_until(lock, until ? std::min(*until, now + a_moment) : now + a_moment);
   }
   wanted_.store(false, std::memory_order_release);
-  thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  if (!taken) return false;
+  urgent_ = false;  // whatever was, it is this thread's to do, or to say again when it leaves
   ++visits_;
+  return true;
 }
 
 void seat::leave(bool urgent) {
   const std::lock_guard lock(guard_);
   left_ = std::chrono::steady_clock::now();
   urgent_ = urgent_ || urgent;
-  thread_.store({}, std::memory_order_relaxed);
   holder_.store(holder::nobody, std::memory_order_release);
   if (std::exchange(asleep_, false) || urgent) changed_.notify_all();
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "common/time.hpp"
@@ -30,11 +31,15 @@ class seat {
   // The background thread, which has it at first.
   void take_in_background();  // returns when the seat is taken
   void leave_in_background();
+  // Keeps it, and nobody need wait for it.
+  void rest(bool resting) {
+    holder_.store(resting ? holder::at_rest : holder::background, std::memory_order_release);
+  }
   // An application waits for it.
   bool wanted() const { return wanted_.load(std::memory_order_acquire); }
 
-  // The application: one thread of it at a time.
-  void take();
+  // The application: one thread of it at a time. False: not by `until`, or nobody has it for now: a fork.
+  bool take(std::optional<steady_time> until);
   // `urgent`: somebody waits for what only the loop does.
   void leave(bool urgent);
   // From any thread: somebody waits for what only the loop does, and it must not be left alone.
@@ -43,18 +48,21 @@ class seat {
   // Around a fork, without locks. True: nobody has the seat, and nobody gets it before let_go().
   bool keep_empty() { return become(holder::a_fork); }
   void let_go();
-  // The calling thread runs the loop itself: a fork in a signal handler.
-  bool mine() const { return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+  // The calling thread is the application's that has it. Async-signal-safe: a fork in a signal handler asks.
+  bool mine() const {
+    return now_in() == holder::application &&
+           thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 
  private:
-  enum class holder { nobody, background, application, a_fork };
+  enum class holder { nobody, background, at_rest, application, a_fork };
   bool become(holder who);
   holder now_in() const { return holder_.load(std::memory_order_acquire); }
 
   int wake_fd_;
   std::atomic<holder> holder_ = holder::background;
   std::atomic<bool> wanted_ = false;
-  std::atomic<std::thread::id> thread_ = std::thread::id();  // of the application, in the seat
+  std::atomic<std::thread::id> thread_ = std::thread::id();  // of the application's that has it or takes it
   std::mutex guard_;
   std::condition_variable changed_;
   steady_time left_{};

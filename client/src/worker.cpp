@@ -21,6 +21,7 @@ namespace {
 constexpr int rest_looks = 2'000;  // moments that a fork waits for a turn to end, which takes far less
 constexpr timespec after_trouble{0, 100'000'000};
 constexpr timespec a_moment{0, 1'000'000};
+constexpr millis long_wait{1'000};    // at which asio's own wait for a deadline looks up again and again
 constexpr int connect_patience = 50;  // moments that a fork waits for a connect
 
 steady_time clock_now() { return std::chrono::steady_clock::now(); }
@@ -71,6 +72,7 @@ worker::worker(const settings& s)
       box_(settings_.queue_max_bytes, *this),
       commands_(loop_),
       timer_(loop_),
+      rouse_(loop_),
       hub_(loop_, *this),
       own_(loop_, *this, {settings_.database, settings_.application_name, settings_.connect_timeout}),
       slots_(settings_.fallback_dir, settings_.fallback_limit),
@@ -96,8 +98,8 @@ worker::worker(const settings& s)
 
 worker::~worker() {
   fork_guard::remove(*this);
-  box_.chair().let_go();
   if (motion_.exchange(motion::running) == motion::resting) sem_post(&go_on_);  // the process is exiting
+  box_.chair().let_go();
   box_.close();
   thread_.join();
   commands_.release();
@@ -134,20 +136,34 @@ bool worker::drive() {
     }
     chair.leave_in_background();
     chair.take_in_background();
-    if (std::exchange(broken_, false)) return false;
+    if (broken_.exchange(false)) return false;
   }
+  chair.leave_in_background();  // an application may be waiting for it, to see that it is over
   return true;
 }
 
 void worker::turn(std::optional<steady_time> until) noexcept {
   try {
-    if (until)
+    if (until && *until - clock_now() < long_wait) {
       loop_.run_one_until(*until);
-    else
+    } else {
+      if (until) rouse_by(*until);
       loop_.run_one();
+    }
   } catch (...) {
     broken_ = true;
   }
+}
+
+// A handler runs by then. One that runs too early costs a turn, which is cheaper than a timer for each wait.
+void worker::rouse_by(steady_time at) {
+  if (rouse_at_ && *rouse_at_ <= at) return;
+  rouse_at_.reset();
+  rouse_.expires_at(at);
+  rouse_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) rouse_at_.reset();
+  });
+  rouse_at_ = at;
 }
 
 void worker::begin() {
@@ -183,7 +199,7 @@ void worker::wait_for_commands() {
   commands_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                        [this](const boost::system::error_code& error) {
                          if (error) return;
-                         rest_if_asked();
+                         if (!rest_if_asked()) return wait_for_commands();
                          auto commands = box_.take_commands();
                          if (!stopped_) wait_for_commands();
                          for (auto& c : commands) obey(c);
@@ -191,12 +207,17 @@ void worker::wait_for_commands() {
                        });
 }
 
-void worker::rest_if_asked() {
+// False: the application's thread is here, which leaves the loop instead; the background thread will rest.
+bool worker::rest_if_asked() {
+  if (box_.chair().mine()) return motion_ == motion::running;
   auto asked = motion::asked;
-  if (!motion_.compare_exchange_strong(asked, motion::resting)) return;
+  if (!motion_.compare_exchange_strong(asked, motion::resting)) return true;
+  box_.chair().rest(true);
   sem_post(&at_rest_);
   while (sem_wait(&go_on_) != 0) {
   }
+  box_.chair().rest(false);
+  return true;
 }
 
 void worker::obey(command& c) {
@@ -215,6 +236,7 @@ void worker::obey(command& c) {
     own_.close();
     slots_.release();
     timer_.cancel();
+    rouse_.cancel();
     loop_.stop();
   }
 }
@@ -371,8 +393,8 @@ void worker::before_fork() {
   // afterwards.
   for (int i = 0; i < connect_patience && own_.under_way(); ++i) nanosleep(&a_moment, nullptr);
   auto running = motion::running;
-  if (!motion_.compare_exchange_strong(running, motion::asked))
-    return;  // it rests already: the process is exiting
+  exiting_ = !motion_.compare_exchange_strong(running, motion::asked);
+  if (exiting_) return;
   box_.wake_thread();
   rested_ = false;
   for (int i = 0; i < rest_looks && !rested_; ++i) rested_ = at_rest();
@@ -394,8 +416,11 @@ bool worker::at_rest() {
 
 void worker::after_fork_in_parent() {
   if (own_.under_way()) own_.forked();
+  if (exiting_) return;
+  // Before anybody can have the seat again, and come to rest for a fork that is over.
+  const bool resting = motion_.exchange(motion::running) == motion::resting;
   box_.chair().let_go();
-  if (motion_.exchange(motion::running) != motion::resting) return;
+  if (!resting) return;
   if (!rested_) {
     // It came to rest after all, too late.
     while (sem_wait(&at_rest_) != 0) {
@@ -407,6 +432,7 @@ void worker::after_fork_in_parent() {
 // The thread does not exist here. Nothing is freed: what it owned stays as it was, untouched and unused.
 void worker::after_fork_in_child() {
   inherited_.store(true);
+  if (box_.chair().mine()) stop_at_once(loop_);
   if (rested_) {
     hub_.abandon();
     own_.abandon();

@@ -36,7 +36,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   worker& operator=(const worker&) = delete;
 
   mailbox& box() { return box_; }
-  bool inherited() const { return inherited_.load(std::memory_order_relaxed); }
+  bool inherited() const override { return inherited_.load(std::memory_order_relaxed); }
 
  private:
   enum class motion { running, asked, resting };
@@ -60,13 +60,16 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   void on_turn_end() override { finish_turn(); }
 
   void turn(std::optional<steady_time> until) noexcept override;
-  bool broken() const override { return broken_; }
+  bool reserved() const override {
+    return broken_.load(std::memory_order_relaxed) || motion_ != motion::running || inherited();
+  }
 
   void run();
   bool drive();
   void begin();
   void begin_again();
-  void rest_if_asked();
+  bool rest_if_asked();
+  void rouse_by(steady_time at);
   void wait_for_commands();
   void obey(command& c);
   void on_time();
@@ -81,6 +84,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   boost::asio::io_context loop_{1};
   boost::asio::posix::stream_descriptor commands_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer rouse_;  // the application that waits in the loop
   hub_link hub_;
   own_link own_;
   slots slots_;
@@ -91,9 +95,10 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   std::vector<std::string> ended_;         // unsubscribed while a turn broke off
   snapshot state_;
   std::optional<steady_time> armed_;
+  std::optional<steady_time> rouse_at_;
   steady_time came_{};  // the hub's latest bytes
   bool stopped_ = false;
-  bool broken_ = false;  // a turn of the application's was
+  std::atomic<bool> broken_ = false;  // a turn of the application's was
   jitter random_;
 
   std::array<int, 3> loop_descriptors_{};
@@ -101,6 +106,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   std::atomic<bool> inherited_ = false;
   // At the last fork; written and read by the forking thread alone.
   bool rested_ = true;
+  bool exiting_ = false;  // it rested before, for good
   sem_t at_rest_{};
   sem_t go_on_{};
   std::thread thread_;
