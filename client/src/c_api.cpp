@@ -1,3 +1,5 @@
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -41,8 +43,22 @@ int fail(int result, std::string_view text) {
   return result;
 }
 
+// A thread that is cancelled inside would end the process: its way out is an exception that nobody may stop,
+// and the C ABI is no way for one. It is cancelled once it is outside.
+class uncancelled {
+ public:
+  uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~uncancelled() { pthread_setcancelstate(before_, nullptr); }
+  uncancelled(const uncancelled&) = delete;
+  uncancelled& operator=(const uncancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
 template <class Body>
 int guarded(Body&& body) noexcept {
+  const uncancelled meanwhile;
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -155,7 +171,8 @@ int take(pgwake_handle& handle, std::optional<steady_time> deadline) {
       show(handle);
       return PGWAKE_OK;
     case client::mailbox::outcome::timeout:
-      return PGWAKE_TIMEOUT;
+      // Else a signal handler has forked meanwhile, and this is the child.
+      return handle.worker->inherited() ? usable(&handle) : PGWAKE_TIMEOUT;
     case client::mailbox::outcome::closed:
       return closed();
   }
@@ -250,6 +267,7 @@ int pgwake_shutdown(pgwake_handle* handle) {
 void pgwake_close(pgwake_handle* handle) {
   last_error[0] = '\0';
   if (handle == nullptr) return;
+  const uncancelled meanwhile;
   client::fork_guard::notice_raw_fork();
   if (handle->worker != nullptr && !handle->worker->inherited()) delete handle->worker;
   delete handle;
