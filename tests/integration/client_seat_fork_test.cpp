@@ -161,7 +161,9 @@ TEST_CASE("C8: a fork after shutdown is as quick as any") {
   served_client s;
   s.w.client().shutdown();
   for (int i = 0; i < 5; ++i) {
-    CHECK(time_of([&] { CHECK(fork_and_look(s.raw) == 0); }) < 1s);
+    int status = -1;
+    CHECK(time_of([&] { status = fork_and_look(s.raw); }) < 1s);
+    if (!under_tsan) CHECK(status == 0);  // TSan: the thread that has ended is a leak in the child
     ::usleep(5'000);
   }
 }
