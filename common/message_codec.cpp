@@ -322,6 +322,7 @@ bool decode(std::string_view json, from_worker& out, std::string& why) {
   if (!parse(json, doc, why)) return false;
   const auto t = view(doc["t"]);
   members m(doc, why);
+  out = unknown_message{std::string(t)};
   if (t == "sub" || t == "unsub") {
     wire_name q;
     if (!m.name(q)) return false;
@@ -339,10 +340,7 @@ bool decode(std::string_view json, from_worker& out, std::string& why) {
     out = p;
     return true;
   }
-  if (t == "stats")
-    out = stats_request{};
-  else
-    out = unknown_message{std::string(t)};
+  if (t == "stats") out = stats_request{};
   return true;
 }
 

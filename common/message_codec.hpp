@@ -9,6 +9,7 @@ namespace pgwake {
 
 // Decodes one frame's body. False when it is malformed (not UTF-8, not one JSON object, nested deeper than 8,
 // no string `t`, a member of the wrong kind); `why` then says so in words fit for a `bye`.
+// Where only a member is wrong, a worker's message is an unknown one all the same, with its `t`.
 bool decode(std::string_view json, from_worker& out, std::string& why);
 bool decode(std::string_view json, from_hub& out, std::string& why);
 

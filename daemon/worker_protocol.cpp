@@ -10,16 +10,10 @@ using namespace pgwake;
 
 namespace {
 
-// A frame that is no good ping in v1, and yet one: its `t` alone counts in v0, which knows no ping. Read as a
-// hub's frame it is an unknown one, whatever members it has.
-bool is_ping(std::string_view body, from_worker& message) {
-  from_hub frame;
-  std::string why;
-  if (!decode(body, frame, why)) return false;
-  auto* unknown = std::get_if<unknown_message>(&frame);
-  if (unknown == nullptr || unknown->t != "ping") return false;
-  message = std::move(*unknown);
-  return true;
+// What v0 does not know: there its `t` alone counts.
+bool is_of_v1(const from_worker& message) {
+  const auto* bad = std::get_if<unknown_message>(&message);
+  return bad != nullptr && (bad->t == "ping" || bad->t == "stats" || bad->t == "control");
 }
 
 }  // namespace
@@ -55,7 +49,7 @@ void worker_protocol::frame(std::string_view body, std::vector<event>& out) {
   const bool good = decode(body, message, why);
   const bool first = state_ == state::fresh;
   state_ = state::talking;
-  if (!good && !(dialect_ == dialect::v0 && is_ping(body, message))) return fail(std::move(why), out);
+  if (!good && !(dialect_ == dialect::v0 && is_of_v1(message))) return fail(std::move(why), out);
   take(message, first, out);
 }
 

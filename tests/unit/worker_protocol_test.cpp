@@ -1,6 +1,7 @@
 #include "daemon/worker_protocol.hpp"
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "unit/describe.hpp"
 
@@ -90,13 +91,18 @@ TEST_CASE("v0: no hello, queues through the template, v1's frames are unknown") 
   CHECK(r.p.speaks() == protocol::dialect::v0);
 }
 
-TEST_CASE("v0: a ping is unknown whatever it holds; in v1 it needs its id") {
-  for (const auto* ping : {R"({"t":"ping"})", R"({"t":"ping","id":"x"})", R"({"id":-1,"t":"ping"})"}) {
+TEST_CASE("v0: what belongs to v1 is unknown whatever it holds; in v1 it needs its members") {
+  for (const auto& [frame, t] :
+       std::map<std::string, std::string>{{R"({"t":"ping"})", "ping"},
+                                          {R"({"t":"ping","id":"x"})", "ping"},
+                                          {R"({"id":-1,"t":"ping"})", "ping"},
+                                          {R"({"t":"control"})", "control"},
+                                          {R"({"t":"control","do":7})", "control"}}) {
     rig v0;
-    CHECK(v0.frames({ping, R"({"t":"sub","q":"c"})", ping}) ==
-          strings{"spoke", "ignored ping", "subscribe pgmq.q_c.INSERT", "ignored ping"});
+    CHECK(v0.frames({frame, R"({"t":"sub","q":"c"})", frame}) ==
+          strings{"spoke", "ignored " + t, "subscribe pgmq.q_c.INSERT", "ignored " + t});
     rig v1;
-    CHECK(v1.frames({hello_json, ping}).back().starts_with("broken: "));
+    CHECK(v1.frames({hello_json, frame}).back().starts_with("broken: "));
   }
   rig r;
   CHECK(r.frames({R"({"t":"ping",})"}).back().starts_with("broken: "));
