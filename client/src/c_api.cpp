@@ -1,5 +1,3 @@
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "client/src/fork_guard.hpp"
+#include "client/src/uncancelled.hpp"
 #include "client/src/worker.hpp"
 #include "common/redact.hpp"
 #include "pgwake/pgwake.h"
@@ -43,22 +42,8 @@ int fail(int result, std::string_view text) {
   return result;
 }
 
-// A thread that is cancelled inside would end the process: its way out is an exception that nobody may stop,
-// and the C ABI is no way for one. It is cancelled once it is outside.
-class uncancelled {
- public:
-  uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~uncancelled() { pthread_setcancelstate(before_, nullptr); }
-  uncancelled(const uncancelled&) = delete;
-  uncancelled& operator=(const uncancelled&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
-
 template <class Body>
 int guarded(Body&& body) noexcept {
-  const uncancelled meanwhile;
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -238,6 +223,7 @@ int pgwake_open(pgwake_handle** handle, const pgwake_options* options) {
   last_error[0] = '\0';
   if (handle == nullptr) return fail(PGWAKE_INVALID, "no place for the handle");
   *handle = nullptr;
+  const client::uncancelled meanwhile;
   return guarded([&] {
     std::string fault;
     const bool look = options == nullptr || !options->ignore_environment;
@@ -267,7 +253,7 @@ int pgwake_shutdown(pgwake_handle* handle) {
 void pgwake_close(pgwake_handle* handle) {
   last_error[0] = '\0';
   if (handle == nullptr) return;
-  const uncancelled meanwhile;
+  const client::uncancelled meanwhile;
   client::fork_guard::notice_raw_fork();
   if (handle->worker != nullptr && !handle->worker->inherited()) delete handle->worker;
   delete handle;
@@ -278,6 +264,7 @@ int pgwake_reopen(pgwake_handle* handle) {
   if (handle == nullptr) return fail(PGWAKE_INVALID, "no handle");
   if (usable(handle) == PGWAKE_OK) return fail(PGWAKE_INVALID, "the handle was opened by this very process");
   last_error[0] = '\0';
+  const client::uncancelled meanwhile;
   return guarded([&] {
     handle->worker = new client::worker(handle->settings);  // the inherited one is left alone for good
     handle->taken = {};

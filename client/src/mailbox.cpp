@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "client/src/uncancelled.hpp"
+
 namespace pgwake::client {
 namespace {
 
@@ -12,12 +14,14 @@ namespace {
 constexpr millis slack{1'000};
 
 void signal(int fd) {
+  const uncancelled meanwhile;
   const std::uint64_t one = 1;
   while (::write(fd, &one, sizeof one) < 0 && errno == EINTR) {
   }
 }
 
 void reset(int fd) {
+  const uncancelled meanwhile;
   std::uint64_t count = 0;
   while (::read(fd, &count, sizeof count) < 0 && errno == EINTR) {
   }
@@ -74,6 +78,7 @@ void mailbox::post(command c) {
 
 mailbox::outcome mailbox::subscribe(std::vector<std::string> channels, std::optional<steady_time> until,
                                     call& waiting) {
+  const uncancelled meanwhile;
   inside in(*this);
   if (closing_) return outcome::closed;
   const auto count = channels.size();
@@ -113,6 +118,7 @@ mailbox::outcome mailbox::next(event& out, std::optional<steady_time> until) {
 }
 
 void mailbox::await_event(std::unique_lock<std::mutex>& lock, std::optional<steady_time> until) {
+  const uncancelled meanwhile;
   const auto ready = [&] { return !queue_.empty() || closing_; };
   if (calm_ && !driving_ && !ready() && !turns_.reserved()) drive(lock, until);
   if (ready() || turns_.inherited()) return;
@@ -174,6 +180,7 @@ void mailbox::shut_locked() {
   if (std::exchange(closing_, true)) return;
   events_came_.notify_all();
   answers_came_.notify_all();
+  seat_.end();
   post(ask_stop{});
 }
 

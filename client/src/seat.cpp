@@ -62,7 +62,7 @@ bool seat::take(std::optional<steady_time> until) {
       urgent_ = true;  // the background thread's as soon as the fork is done
       break;
     }
-    if (until && now >= *until) break;
+    if (ended_.load(std::memory_order_relaxed) || (until && now >= *until)) break;
     if (who == holder::background && !std::exchange(told, true)) {
       const std::uint64_t one = 1;
       while (::write(wake_fd_, &one, sizeof one) < 0 && errno == EINTR) {

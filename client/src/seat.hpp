@@ -38,8 +38,11 @@ class seat {
   // An application waits for it.
   bool wanted() const { return wanted_.load(std::memory_order_acquire); }
 
-  // The application: one thread of it at a time. False: not by `until`, or nobody has it for now: a fork.
+  // The application: one thread of it at a time. False: not by `until`, or nobody has it for now (a fork), or
+  // ended.
   bool take(std::optional<steady_time> until);
+  // From now on take() gives up. Async-signal-safe.
+  void end() { ended_.store(true, std::memory_order_relaxed); }
   // `urgent`: somebody waits for what only the loop does.
   void leave(bool urgent);
   // From any thread: somebody waits for what only the loop does, and it must not be left alone.
@@ -62,6 +65,7 @@ class seat {
   int wake_fd_;
   std::atomic<holder> holder_ = holder::background;
   std::atomic<bool> wanted_ = false;
+  std::atomic<bool> ended_ = false;
   std::atomic<std::thread::id> thread_ = std::thread::id();  // of the application's that has it or takes it
   std::mutex guard_;
   std::condition_variable changed_;

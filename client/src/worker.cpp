@@ -433,6 +433,7 @@ void worker::after_fork_in_parent() {
 void worker::after_fork_in_child() {
   inherited_.store(true);
   if (box_.chair().mine()) stop_at_once(loop_);
+  box_.chair().end();
   if (rested_) {
     hub_.abandon();
     own_.abandon();
