@@ -15,6 +15,7 @@ struct part {
 };
 constexpr part parts[] = {
     {"durable", "10,000 durable to 64 workers"},
+    {"solo", "10,000 of 100 B to one worker"},
     {"100", "10,000 of 100 B to 64 workers"},
     {"1024", "10,000 of 1 KB to 64 workers"},
     {"json", "10,000 of 1 KB of JSON to 64 workers"},

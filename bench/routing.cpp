@@ -43,6 +43,7 @@ class rig {
       ids_.push_back(engine_.joined({1000, 33, 33}, "token" + std::to_string(i), now));
       say(i, pgwake::hello{pgwake::protocol_version, "bench", std::nullopt});
       subscribe(i, "bench");
+      if (i == 0) subscribe(i, "solo");
       for (std::size_t k = 0; k < 8; ++k) subscribe(i, "spread" + std::to_string((i + k) % workers));
     }
   }
@@ -53,9 +54,9 @@ class rig {
     flush();
   }
 
-  void notify(const std::string& payload, std::size_t count) {
+  void notify(const std::string& payload, std::size_t count, std::string_view channel = "bench") {
     for (std::size_t i = 0; i < count; ++i) {
-      engine_.notification("bench", payload, 4242, now);
+      engine_.notification(channel, payload, 4242, now);
       if (i % per_turn == per_turn - 1) flush();
     }
     flush();
@@ -192,6 +193,7 @@ extern "C" __attribute__((noinline, visibility("default"))) void measured_part(r
   auto* r = &all->hub;
   if (part == "client") std::printf("%zu received\n", all->client.receive(notifications));
   if (part == "durable") r->notify("", notifications);
+  if (part == "solo") r->notify(std::string(100, 'x'), notifications, "solo");
   if (part == "100") r->notify(std::string(100, 'x'), notifications);
   if (part == "1024") r->notify(std::string(1024, 'x'), notifications);
   if (part == "json") r->notify(json_text(1024), notifications);
@@ -204,7 +206,7 @@ extern "C" __attribute__((noinline, visibility("default"))) void measured_part(r
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: %s durable|100|1024|json|spread|ack|subscribe|client\n", argv[0]);
+    std::fprintf(stderr, "usage: %s durable|solo|100|1024|json|spread|ack|subscribe|client\n", argv[0]);
     return 2;
   }
   rigs r;

@@ -5,7 +5,7 @@
 
 namespace pgwake {
 
-inline constexpr std::size_t byte_block = 16;
+inline constexpr std::size_t byte_block = 32;
 
 // Whether `bad(byte)`, an unsigned char, is 0 for each byte of a block. A fixed size and no branch inside:
 // compilers make a few vector instructions of it.
