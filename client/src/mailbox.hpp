@@ -65,8 +65,8 @@ class loop_turns {
   virtual ~loop_turns() = default;
   // One handler, or none if none is due by `until`.
   virtual void turn(std::optional<steady_time> until) noexcept = 0;
-  // The loop is not for the application: a turn broke off, which only the background thread can mend, or a
-  // fork or the end of the process waits for it to come to rest.
+  // The loop is not for the application: there is work that only the background thread does, or a fork or the
+  // end of the process waits for it to come to rest.
   virtual bool reserved() const = 0;
   // This process is a child, forked by a signal handler in the midst of a turn.
   virtual bool inherited() const = 0;

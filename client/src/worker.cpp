@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -54,6 +55,13 @@ std::string program() {
   auto n = fd ? ::read(fd.get(), name.data(), name.size() - 1) : 0;
   while (n > 0 && name[static_cast<std::size_t>(n - 1)] == '\n') --n;
   return n > 0 ? std::string(name.data(), static_cast<std::size_t>(n)) : "";
+}
+
+// What else would look up names, open files and start threads, with the name, rights and priority of the
+// application's thread.
+bool quick(const machine_action& a) {
+  return !std::holds_alternative<connect_hub>(a) && !std::holds_alternative<open_session>(a) &&
+         !std::holds_alternative<acquire_slot>(a);
 }
 
 settings completed(settings s) {
@@ -137,6 +145,7 @@ bool worker::drive() {
     chair.leave_in_background();
     chair.take_in_background();
     if (broken_.exchange(false)) return false;
+    if (owed_.exchange(false)) finish_turn();
   }
   chair.leave_in_background();  // an application may be waiting for it, to see that it is over
   return true;
@@ -180,6 +189,7 @@ void worker::begin_again() {
   for (const auto& channel : machine_->core().subscribed())
     if (std::find(ended_.begin(), ended_.end(), channel) == ended_.end()) fresh.resume(channel);
   actions_.clear();
+  owed_ = false;
   turn_.clear();
   hub_.close();
   own_.close();
@@ -257,11 +267,25 @@ void worker::on_time() {
   finish_turn();
 }
 
-void worker::finish_turn() {
+void worker::carry_out_all() {
+  const bool guest = box_.chair().mine() && !stopped_;
   while (!actions_.empty()) {
     auto batch = std::exchange(actions_, {});
-    for (auto& a : batch) carry_out(a);
+    for (auto a = batch.begin(); a != batch.end(); ++a) {
+      if (guest && !quick(*a)) {
+        batch.erase(batch.begin(), a);
+        std::move(actions_.begin(), actions_.end(), std::back_inserter(batch));
+        actions_ = std::move(batch);
+        owed_ = true;
+        return;
+      }
+      carry_out(*a);
+    }
   }
+}
+
+void worker::finish_turn() {
+  carry_out_all();
   hub_.flush();
   const bool changed = state_changed();
   if (!turn_.empty() || !unsubscribed_.empty() || changed)

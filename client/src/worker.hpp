@@ -61,7 +61,8 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
 
   void turn(std::optional<steady_time> until) noexcept override;
   bool reserved() const override {
-    return broken_.load(std::memory_order_relaxed) || motion_ != motion::running || inherited();
+    return broken_.load(std::memory_order_relaxed) || owed_.load(std::memory_order_relaxed) ||
+           motion_ != motion::running || inherited();
   }
 
   void run();
@@ -74,6 +75,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   void obey(command& c);
   void on_time();
   void finish_turn();
+  void carry_out_all();
   void carry_out(machine_action& a);
   void rearm();
   bool state_changed();
@@ -99,6 +101,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   steady_time came_{};  // the hub's latest bytes
   bool stopped_ = false;
   std::atomic<bool> broken_ = false;  // a turn of the application's was
+  std::atomic<bool> owed_ = false;    // actions_, which are not for the application's thread
   jitter random_;
 
   std::array<int, 3> loop_descriptors_{};
