@@ -14,7 +14,8 @@
 using namespace pgwake;
 using namespace pgwake::test;
 
-// Forks while a thread of the application runs the library's loop, or has just left it.
+// Forks, and the end of the process, while a thread of the application runs the library's loop, or has just
+// left it.
 namespace {
 
 // A fork that takes long, as one of a large process does: this handler was there before the library's, so it
@@ -165,6 +166,21 @@ TEST_CASE("C8: a fork after shutdown is as quick as any") {
     CHECK(time_of([&] { status = fork_and_look(s.raw); }) < 1s);
     if (!under_tsan) CHECK(status == 0);  // TSan: the thread that has ended is a leak in the child
     ::usleep(5'000);
+  }
+}
+
+TEST_CASE("C9: a program that ends its waiting threads while it exits exits") {
+  client_rig r;
+  for (const char* policy : {"listener", "direct"}) {
+    for (const char* how : {"joins", "shuts"}) {
+      INFO(policy << ", " << how);
+      process p({.argv = {CLIENT_EXITS, how},
+                 .env = {{"PGWAKE_SOCKET", r.hub().socket()},
+                         {"PGWAKE_DATABASE", r.conninfo()},
+                         {"PGWAKE_POLICY", policy}}});
+      CHECK(p.wait(10s) == 0);
+      CHECK(p.err().empty());
+    }
   }
 }
 

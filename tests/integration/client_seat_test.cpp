@@ -32,6 +32,16 @@ void spin(std::chrono::microseconds duration) {
   }
 }
 
+int threads_of(const std::string& name) {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::ifstream(task.path() / "comm") >> comm;
+    count += comm == name ? 1 : 0;
+  }
+  return count;
+}
+
 // How often threads of this name gave up the processor by themselves: how often they were woken.
 long sleeps_of(const std::string& name) {
   long count = 0;
@@ -298,19 +308,33 @@ TEST_CASE("C9: a thread that is cancelled inside a call breaks nothing for the o
   }
 }
 
-TEST_CASE("C9: a program that ends its waiting threads while it exits exits") {
+TEST_CASE("C9: a thread that waits lends the library nothing but its time: no thread comes of it") {
   client_rig r;
-  for (const char* policy : {"listener", "direct"}) {
-    for (const char* how : {"joins", "shuts"}) {
-      INFO(policy << ", " << how);
-      process p({.argv = {CLIENT_EXITS, how},
-                 .env = {{"PGWAKE_SOCKET", r.hub().socket()},
-                         {"PGWAKE_DATABASE", r.conninfo()},
-                         {"PGWAKE_POLICY", policy}}});
-      CHECK(p.wait(10s) == 0);
-      CHECK(p.err().empty());
-    }
-  }
+  fault_proxy door(rig::pg());
+  witness w(r.hub().socket(), door.conninfo(r.host().database()), r.values());
+  REQUIRE(w.client().subscribe("c", 10s));
+  REQUIRE(w.await_source(source::hub));
+  w.take();
+  std::atomic<bool> waits = false;
+  background waiting([&](const auto&) {
+    pthread_setname_np(pthread_self(), "who-waits");
+    waits = true;
+    for (int result = PGWAKE_OK; result != PGWAKE_CLOSED;) result = next_of(w.client().raw(), -1);
+  });
+  REQUIRE(eventually(5s, [&] { return waits.load(); }));
+  std::this_thread::sleep_for(20ms);
+  door.hang_connects();
+  background stopping([&](const auto&) { r.hub().stop(); });  // it drains first, and clients connect
+  // The one that serves, and the one that connects; a thread is named as who started it.
+  int lent = 0;
+  CHECK(eventually(10s, [&] {
+    lent = threads_of("who-waits") - 1;
+    return lent > 0 || threads_of("pgwake") > 1;
+  }));
+  CHECK(lent == 0);
+  w.client().shutdown();
+  waiting.join();
+  stopping.join();
 }
 
 TEST_CASE("C9: a thread with a small stack may wait, whatever happens meanwhile") {
