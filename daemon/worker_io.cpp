@@ -53,7 +53,7 @@ void compose(scratch& s) {
 }  // namespace
 
 worker_io::worker_io(const boost::asio::any_io_executor& executor, int fd, worker_id id, worker_events& owner)
-    : socket_(executor, fd), id_(id), owner_(&owner) {}
+    : socket_(executor, boost::asio::local::stream_protocol(), fd), id_(id), owner_(&owner) {}
 
 void worker_io::start() { wait_readable(); }
 
@@ -73,19 +73,23 @@ void worker_io::gone() {
 void worker_io::wait_readable() {
   if (reading_ || owner_ == nullptr) return;
   reading_ = true;
-  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                     [self = shared_from_this()](const boost::system::error_code& error) {
-                       self->reading_ = false;
-                       if (!error && self->owner_ != nullptr) self->read();
-                     });
+  socket_.async_receive(boost::asio::buffer(first_),
+                        [self = shared_from_this()](const boost::system::error_code& error, std::size_t n) {
+                          if (self->owner_ == nullptr) return;
+                          if (error) return self->gone();
+                          self->came(n);
+                          self->reading_ = false;  // not before: nothing may be read ahead of what is in hand
+                          self->resume();
+                        });
 }
 
-void worker_io::read() {
-  auto& in = buffers().in;
+void worker_io::came(std::size_t bytes) {
+  owner_->on_bytes(id_, {first_.data(), bytes});
+  if (bytes < first_.size() || owner_ == nullptr || !owner_->may_read(id_)) return;
+  auto& in = buffers().in;  // there may be much more
   const auto n = recv(socket_.native_handle(), in.data(), in.size(), 0);
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return gone();
   if (n > 0) owner_->on_bytes(id_, {in.data(), static_cast<std::size_t>(n)});
-  resume();
 }
 
 void worker_io::resume() {
@@ -136,7 +140,7 @@ bool worker_io::write_some(outbox& box) {
 
 void worker_io::wait_writable() {
   waiting_writable_ = true;
-  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+  socket_.async_wait(boost::asio::socket_base::wait_write,
                      [self = shared_from_this()](const boost::system::error_code& error) {
                        self->waiting_writable_ = false;
                        if (!error) self->flush();

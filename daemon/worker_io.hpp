@@ -1,7 +1,8 @@
 #pragma once
 
+#include <array>
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <memory>
 #include <string_view>
 
@@ -37,14 +38,17 @@ class worker_io : public std::enable_shared_from_this<worker_io> {
  private:
   void wait_readable();
   void wait_writable();
-  void read();
+  void came(std::size_t bytes);
   bool write_some(outbox& box);
   ssize_t offer(std::size_t& offered);
   void gone();
 
-  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::local::stream_protocol::socket socket_;
   worker_id id_;
   worker_events* owner_;  // null once closed
+  // What a worker says is short: asio reads it together with learning that it is there, and need not ask the
+  // kernel to watch again.
+  std::array<char, 512> first_;
   bool reading_ = false;
   bool waiting_writable_ = false;
 };
