@@ -21,7 +21,7 @@ namespace pgwake::client {
 // and waits, it sleeps.
 class seat {
  public:
-  static constexpr millis patience{5};
+  static constexpr millis patience{20};
 
   // `wake_fd`: an eventfd that the loop watches; a byte in it ends whatever the loop waits for.
   explicit seat(int wake_fd) : wake_fd_(wake_fd) {}

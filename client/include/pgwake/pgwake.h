@@ -15,7 +15,7 @@
  * while it connects to PostgreSQL, both with all signals blocked. It installs no signal handler and writes
  * nothing.
  * A thread that waits for an event does the background thread's work meanwhile, which spares a change of
- * threads for each event; when it stays away for more than 5 ms, the background thread is back at it.
+ * threads for each event; when it stays away for more than 20 ms, the background thread is back at it.
  *
  * Times are milliseconds, measured by the monotonic clock. As a deadline, 0 means "do not wait" and a
  * negative number "wait for ever".
