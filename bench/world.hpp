@@ -12,8 +12,8 @@
 namespace pgwake::bench {
 
 // The servers that are measured, each started when first asked for and gone with this object. The hub listens
-// in the database `hub`, direct sessions in `direct`, a bare relay in `relay`: PostgreSQL signals the listeners
-// of the notified database only, so none pays for the others' sessions.
+// in the database `hub`, direct sessions in `direct`, a bare relay in `relay`: PostgreSQL signals the
+// listeners of the notified database only, so none pays for the others' sessions.
 class world {
  public:
   world();

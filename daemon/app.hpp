@@ -91,7 +91,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::uint64_t refused_ = 0;
   std::size_t backlog_ = 0;         // the most that outboxes held since the janitor came by
   std::size_t backlog_before_ = 0;  // and since memory was last given back
-  bool activated_ = false;  // the socket is the service manager's
+  bool activated_ = false;          // the socket is the service manager's
   bool carrying_out_ = false;
   bool stopping_ = false;
 };

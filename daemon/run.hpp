@@ -8,8 +8,8 @@ namespace pgwaked {
 // not return while an abandoned connect attempt still holds a thread: then it ends the process itself.
 int run_command(const command_values& given);
 
-// `pgwaked config`: the effective settings and where each came from; with `check` nothing, unless one is wrong.
-// 0, or 2.
+// `pgwaked config`: the effective settings and where each came from; with `check` nothing, unless one is
+// wrong. 0, or 2.
 int config_command(const command_values& given, bool check);
 
 }  // namespace pgwaked

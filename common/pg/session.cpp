@@ -12,8 +12,8 @@
 namespace pgwake::pg {
 namespace {
 
-// Bytes of notifications handed out in one turn before workers and timers get theirs: what a Unix socket takes
-// at once, so that a burst is written on while the server sends more of it.
+// Bytes of notifications handed out in one turn before workers and timers get theirs: what a Unix socket
+// takes at once, so that a burst is written on while the server sends more of it.
 constexpr std::size_t turn_budget = 128 * 1024;
 constexpr std::size_t notification_overhead = 64;  // the frame around a payload, about
 // What one of them costs depends on how many workers get it, so time is bounded too, looked at now and then.

@@ -25,7 +25,7 @@ namespace {
 std::atomic<int> interruptions = 0;
 
 // So that the background thread has taken the loop back.
-void stay_away() { std::this_thread::sleep_for(8ms); }
+void stay_away() { std::this_thread::sleep_for(25ms); }
 
 void spin(std::chrono::microseconds duration) {
   for (const auto until = clock::now() + duration; clock::now() < until;) {
