@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "integration/client_exits.hpp"
 #include "integration/client_rig.hpp"
 #include "support/background.hpp"
 #include "support/sanitizer.hpp"
@@ -138,16 +139,7 @@ TEST_CASE("C9: closed while other threads wait, and while connecting hangs") {
 
 TEST_CASE("C9: a program that exits without closing its handles exits, and one that closes them late too") {
   client_rig r;
-  for (const char* policy : {"listener", "direct"}) {
-    for (const char* how : {"open", "closed"}) {
-      process p({.argv = {CLIENT_EXITS, how},
-                 .env = {{"PGWAKE_SOCKET", r.hub().socket()},
-                         {"PGWAKE_DATABASE", r.conninfo()},
-                         {"PGWAKE_POLICY", policy}}});
-      CHECK(p.wait(10s) == 0);
-      CHECK(p.err().empty());
-    }
-  }
+  check_that_it_exits(r, {"open", "closed"});
 }
 
 TEST_CASE("C10: the descriptor is readable exactly while events wait, in poll and epoll") {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <random>
 
+#include "integration/client_exits.hpp"
 #include "integration/client_seat_rig.hpp"
 #include "support/background.hpp"
 #include "support/sanitizer.hpp"
@@ -171,17 +172,7 @@ TEST_CASE("C8: a fork after shutdown is as quick as any") {
 
 TEST_CASE("C9: a program that ends its waiting threads while it exits exits") {
   client_rig r;
-  for (const char* policy : {"listener", "direct"}) {
-    for (const char* how : {"joins", "shuts"}) {
-      INFO(policy << ", " << how);
-      process p({.argv = {CLIENT_EXITS, how},
-                 .env = {{"PGWAKE_SOCKET", r.hub().socket()},
-                         {"PGWAKE_DATABASE", r.conninfo()},
-                         {"PGWAKE_POLICY", policy}}});
-      CHECK(p.wait(10s) == 0);
-      CHECK(p.err().empty());
-    }
-  }
+  check_that_it_exits(r, {"joins", "shuts"});
 }
 
 TEST_CASE("C8 C9 C10: all at once, and shut down in the midst of it: every call returns") {
