@@ -81,9 +81,7 @@ std::vector<clients_world::operation> clients_world::plan(std::uint64_t seed) {
   }
   std::vector<operation> out = {{kind::wait, random.word()}, {kind::subscribe, random.word()}};
   for (auto n = random.pick({40UL, 120UL, 250UL}); n > 0; --n) {
-    auto at = random.below(total);
-    std::size_t k = 0;
-    while (at >= weights[k]) at -= weights[k++];
+    const auto k = random.weighted(weights, total);
     out.push_back({static_cast<kind>(k), random.word()});
   }
   return out;

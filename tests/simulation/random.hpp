@@ -23,6 +23,14 @@ class random_source {
   // Uniform in [low, high].
   std::size_t between(std::size_t low, std::size_t high) { return low + below(high - low + 1); }
   bool chance(unsigned percent) { return below(100) < percent; }
+  // An index, each as likely as its weight among `total`, their sum. total > 0.
+  template <std::size_t Size>
+  std::size_t weighted(const unsigned (&weights)[Size], unsigned total) {
+    auto at = below(total);
+    std::size_t k = 0;
+    while (at >= weights[k]) at -= weights[k++];
+    return k;
+  }
   template <typename T>
   const T& pick(const std::vector<T>& from) {
     return from[below(from.size())];

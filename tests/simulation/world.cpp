@@ -75,9 +75,7 @@ std::vector<operation> world::plan(std::uint64_t seed) {
   out.push_back({operation::kind::wait, random.word()});
   const auto length = random.pick({60UL, 150UL, 400UL});
   for (std::size_t i = 0; i < length; ++i) {
-    auto at = random.below(total);
-    std::size_t k = 0;
-    while (at >= weights[k]) at -= weights[k++];
+    const auto k = random.weighted(weights, total);
     out.push_back({static_cast<operation::kind>(k), random.word()});
   }
   return out;
