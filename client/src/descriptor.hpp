@@ -32,5 +32,7 @@ class descriptor {
 
 // An eventfd, close-on-exec. Throws std::system_error.
 descriptor make_eventfd(int flags);
+// Makes it readable. Async-signal-safe.
+void signal_eventfd(int fd);
 
 }  // namespace pgwake::client

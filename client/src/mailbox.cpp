@@ -13,13 +13,6 @@ namespace {
 // The background thread answers at the deadline; this much later the caller answers itself.
 constexpr millis slack{1'000};
 
-void signal(int fd) {
-  const uncancelled meanwhile;
-  const std::uint64_t one = 1;
-  while (::write(fd, &one, sizeof one) < 0 && errno == EINTR) {
-  }
-}
-
 void reset(int fd) {
   const uncancelled meanwhile;
   std::uint64_t count = 0;
@@ -33,6 +26,13 @@ descriptor make_eventfd(int flags) {
   const int fd = ::eventfd(0, EFD_CLOEXEC | flags);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   return descriptor(fd);
+}
+
+void signal_eventfd(int fd) {
+  const uncancelled meanwhile;
+  const std::uint64_t one = 1;
+  while (::write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+  }
 }
 
 // Counts the calls that are inside, so that close() can wait for them. Holds the lock.
@@ -72,7 +72,7 @@ mailbox::mailbox(std::size_t queue_max_bytes, loop_turns& turns)
 
 void mailbox::post(command c) {
   commands_.push_back(std::move(c));
-  if (!std::exchange(woken_, true)) signal(commands_came_.get());
+  if (!std::exchange(woken_, true)) signal_eventfd(commands_came_.get());
   seat_.needed();
 }
 
@@ -156,7 +156,7 @@ int mailbox::event_descriptor() {
 }
 
 void mailbox::note_readable() {
-  if (watched_ && !queue_.empty() && !std::exchange(readable_, true)) signal(events_wait_.get());
+  if (watched_ && !queue_.empty() && !std::exchange(readable_, true)) signal_eventfd(events_wait_.get());
 }
 
 std::size_t mailbox::waiting() {
@@ -212,7 +212,7 @@ std::vector<std::string> mailbox::start_over() {
   return ended;
 }
 
-void mailbox::wake_thread() { signal(commands_came_.get()); }
+void mailbox::wake_thread() { signal_eventfd(commands_came_.get()); }
 
 std::vector<command> mailbox::take_commands() {
   const std::lock_guard lock(guard_);

@@ -1,11 +1,9 @@
 #include "client/src/seat.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdint>
 #include <utility>
+
+#include "client/src/descriptor.hpp"
 
 namespace pgwake::client {
 namespace {
@@ -63,11 +61,7 @@ bool seat::take(std::optional<steady_time> until) {
       break;
     }
     if (ended_.load(std::memory_order_relaxed) || (until && now >= *until)) break;
-    if (who == holder::background && !std::exchange(told, true)) {
-      const std::uint64_t one = 1;
-      while (::write(wake_fd_, &one, sizeof one) < 0 && errno == EINTR) {
-      }
-    }
+    if (who == holder::background && !std::exchange(told, true)) signal_eventfd(wake_fd_);
     changed_.wait_until(lock, until ? std::min(*until, now + a_moment) : now + a_moment);
   }
   wanted_.store(false, std::memory_order_release);
