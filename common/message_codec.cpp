@@ -175,6 +175,14 @@ class members {
     out = v->GetUint();
     return true;
   }
+  // A process ID as PostgreSQL has them.
+  bool maybe_pid(const char* name, int& out) {
+    const auto* v = member(doc_, name);
+    if (v == nullptr) return true;
+    if (!v->IsInt() || v->GetInt() < 0) return fault(name, "a whole number from 0 to 2147483647");
+    out = v->GetInt();
+    return true;
+  }
   bool need(const char* name, bool& out) {
     const auto* v = member(doc_, name);
     if (v == nullptr || !v->IsBool()) return fault(name, "true or false");
@@ -234,11 +242,9 @@ bool read(members& m, nack& out) {
 bool read(members& m, wake& out) {
   std::optional<std::string> encoded;
   std::optional<std::string> gap;
-  std::uint32_t by = 0;
   if (!m.need("q", out.q) || !m.maybe("p", out.payload) || !m.maybe("p64", encoded) || !m.maybe("gap", gap) ||
-      !m.maybe("by", by))
+      !m.maybe_pid("by", out.by))
     return false;
-  out.by = static_cast<int>(by);
   if (encoded) {
     out.payload = base64_decode(*encoded);
     if (!out.payload) return m.fault("p64", "base64");  // else an ephemeral wake would pass for a durable one
@@ -299,12 +305,10 @@ bool quick_wake(const std::string_view json, wake& out) {
     return false;
   if (!skip(rest, "null") && !take_json_string(rest, out.payload.emplace())) return false;
   if (skip(rest, R"(,"by":)")) {
-    std::uint32_t by = 0;
-    if (rest.empty() || rest[0] == '0') return false;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), by);
+    if (rest.empty() || rest[0] == '0' || rest[0] == '-') return false;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), out.by);
     if (error != std::errc{}) return false;
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    out.by = static_cast<int>(by);
   }
   return rest == "}" && is_utf8(json);
 }

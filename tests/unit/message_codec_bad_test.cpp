@@ -179,6 +179,8 @@ TEST_CASE("frames: a member of the wrong kind is refused, and named") {
       {R"({"t":"wake","q":"c","p":null,"p64":7})", "`p64`"},
       {R"({"t":"wake","q":"c","p":null,"gap":7})", "`gap`"},
       {R"({"t":"wake","q":"c","p":null,"by":-1})", "`by`"},
+      {R"({"t":"wake","q":"c","p":null,"by":2147483648})", "`by`"},
+      {R"({"t":"wake","q":"c","by":2147483648,"p":null})", "`by`"},
       {R"({"t":"status"})", "`healthy`"},
       {R"({"t":"status","healthy":1})", "`healthy`"},
       {R"({"t":"fence"})", "`id`"},
