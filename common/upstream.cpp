@@ -1,7 +1,6 @@
 #include "common/upstream.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "common/channel.hpp"
@@ -9,21 +8,10 @@
 namespace pgwake {
 namespace {
 
-template <typename Number>
-Number number(const std::optional<std::string>& text) {
-  Number n = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), n);
-  return n;
-}
-
-bool is_true(const std::optional<std::string>& text) { return text == "t"; }
-
 // Everything that comes before any SET or LISTEN, so that nothing leaks to a pooler's next client.
 constexpr const char* identity_sql =
     "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.current_database(), "
     "pg_catalog.current_setting('server_encoding'), pg_catalog.pg_notification_queue_usage()";
-// Readable by an ordinary role, but a host may have taken that away: its failure is no fault.
-constexpr const char* system_id_sql = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
 constexpr const char* probe_sql =
     "SELECT pg_catalog.pg_backend_pid(), (SELECT pg_catalog.count(*) FROM "
     "pg_catalog.pg_listening_channels()), "
@@ -142,96 +130,6 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
       to_say_.pop_front();
       return idle_work(now, out);
   }
-}
-
-void upstream::identity_came(const query_result& r, steady_time now, actions& out) {
-  if (!r.ok || r.row.size() < 5) return fail("check", r.message, now, out);
-  pid_ = number<int>(r.row[0]);
-  pooled_ = pid_ != session_.backend_pid;
-  if (pooled_ && !settings_.allow_session_pooler)
-    return fail("pooler",
-                "a connection pooler answers here (backend " + std::to_string(pid_) + ", libpq was told " +
-                    std::to_string(session_.backend_pid) +
-                    "): LISTEN needs a direct connection; point `database` at PostgreSQL itself, or set "
-                    "allow_session_pooler if the pooler is in session mode",
-                now, out);
-  if (is_true(r.row[1]))
-    return fail("recovery", "the server is a standby: LISTEN works on a primary only", now, out);
-  database_ = r.row[2].value_or("");
-  ascii_ = r.row[3] == "SQL_ASCII";
-  queue_usage_ = number<double>(r.row[4]);
-  query(step::system_id, system_id_sql, now, out);
-}
-
-// set_config over the settings that exist here: a SET of one that this version lacks would fail the whole
-// batch.
-std::string upstream::settings_sql() const {
-  std::string values =
-      "('statement_timeout','0'),('idle_session_timeout','0'),('transaction_timeout','0'),"
-      "('idle_in_transaction_session_timeout','0'),('default_transaction_read_only','off'),"
-      // The self-NOTIFY needs no disk and must not wait for a standby: while it waited, nobody could NOTIFY.
-      "('synchronous_commit','off'),"
-      "('tcp_keepalives_idle','30'),('tcp_keepalives_interval','10'),('tcp_keepalives_count','3'),"
-      "('tcp_user_timeout','15000'),('client_connection_check_interval','10000'),"
-      "('lock_timeout','" +
-      std::to_string(settings_.lock_timeout.count()) + "')";
-  // In SQL_ASCII the server knows no encoding, and bytes that are not UTF-8 would end a UTF8 session.
-  if (ascii_) values += ",('client_encoding','SQL_ASCII')";
-  return "SELECT pg_catalog.count(pg_catalog.set_config(s.name, w.value, false)) FROM (VALUES " + values +
-         ") AS w(name, value) JOIN pg_catalog.pg_settings s ON s.name = w.name";
-}
-
-void upstream::notify_came(const query_result& r, steady_time now, actions& out) {
-  if (!r.ok) {
-    // It waits behind another transaction's commit (or a full queue): that proves nothing about this session.
-    out.push_back(note{note::level::warning, "self check not possible", r.sqlstate + " " + r.message});
-    return go_live(now, out);
-  }
-  if (check_returned_) return go_live(now, out);
-  step_ = step::self_wait;
-  sent_at_ = now;
-}
-
-bool upstream::own_check(std::string_view payload, steady_time now, actions& out) {
-  if (check_payload_.empty() || payload != check_payload_) {
-    return !settings_.self_check.empty() && payload.starts_with(settings_.self_check) &&
-           payload.substr(settings_.self_check.size()).starts_with(':');
-  }
-  check_returned_ = true;
-  if (state_ == state::checking && step_ == step::self_wait) {
-    step_ = step::none;
-    go_live(now, out);
-  }
-  return true;
-}
-
-void upstream::go_live(steady_time now, actions& out) {
-  state_ = state::live;
-  live_since_ = now;
-  ++sessions_;
-  out.push_back(
-      note{note::level::info, "upstream connected",
-           session_.server + " backend=" + std::to_string(pid_) + (pooled_ ? " through a pooler" : "")});
-  idle_work(now, out);
-  judge_health(out);
-}
-
-void upstream::probe_came(const query_result& r, steady_time now, actions& out) {
-  if (!r.ok || r.row.size() < 3) return fail("probe", r.message, now, out);
-  const auto pid = number<int>(r.row[0]);
-  const auto count = number<std::size_t>(r.row[1]);
-  queue_usage_ = number<double>(r.row[2]);
-  const auto expected = plan_.active_count() + 1;  // and the fence channel
-  if (pid != pid_)
-    return fail("probe",
-                "another backend answers: " + std::to_string(pid) + " instead of " + std::to_string(pid_),
-                now, out);
-  if (count != expected)
-    return fail("probe",
-                "the session listens to " + std::to_string(count) + " channels instead of " +
-                    std::to_string(expected),
-                now, out);
-  idle_work(now, out);
 }
 
 void upstream::listened(const query_result& r, steady_time now, actions& out) {
