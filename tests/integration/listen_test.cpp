@@ -1,6 +1,8 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <csignal>
+
 #include "integration/client_rig.hpp"
 
 using namespace pgwake::test;
@@ -54,6 +56,24 @@ TEST_CASE("listen --json: bytes that are not UTF-8 come as payload64") {
   r.host().sql("SELECT pg_notify('c', convert_from('\\xe9'::bytea, 'SQL_ASCII'))");
   CHECK(p.wait_for_out(R"({"event":"wake","channel":"c","payload":null,"source":"hub","payload64":"6Q=="})",
                        5s));
+}
+
+TEST_CASE("C4: a process that stood still reads what came meanwhile before it judges the hub's silence") {
+  client_rig r({.arguments = {"--heartbeat", "400ms"}});  // silence is three of them
+  auto p = listening(r, {"c", "--json"});
+  REQUIRE(p.wait_for_out("subscribed", 10s));
+  const auto before = p.out();
+  p.signal(SIGSTOP);
+  std::string all;
+  for (int i = 0; i < 150; ++i) {
+    const auto payload = std::to_string(i) + std::string(1'000, '.');
+    r.notify("c", payload);
+    all += R"({"event":"wake","channel":"c","payload":")" + payload + "\",\"source\":\"hub\"}\n";
+  }
+  CHECK_FALSE(p.wait(3s));
+  p.signal(SIGCONT);
+  CHECK(p.wait_for_out(all, 10s));
+  CHECK(p.out() == before + all);  // no state, no gap
 }
 
 TEST_CASE("listen: for people, with what others chose escaped") {
