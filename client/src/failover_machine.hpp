@@ -53,7 +53,7 @@ class machine {
                             machine_actions& out);
   void session_lost(std::string reason, steady_time now, machine_actions& out);
 
-  // `quiet`: since the time came, both links were read and nothing was there.
+  // `quiet`: a read pass over both links just found nothing.
   void tick(steady_time now, bool quiet, machine_actions& out);
   std::optional<steady_time> deadline() const;
 

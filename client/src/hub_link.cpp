@@ -72,13 +72,13 @@ hub_link::failure hub_link::connect(const std::string& path, const std::string& 
   }
   if (auto why = distrust(fd.get(), hub_user); !why.empty()) return {path + ": " + why, true};
   boost::system::error_code error;
-  socket_.assign(boost::asio::local::stream_protocol(), fd.get(), error);
+  socket_.assign(fd.get(), error);
   if (error) return {"no room in the event loop: " + error.message(), false};
   fd.release();
   ++generation_;
   reader_ = frame_reader(max_frame_from_hub);
   buffer_.resize(read_bytes);
-  read();
+  wait_readable();
   return {};
 }
 
@@ -128,7 +128,7 @@ void hub_link::flush() {
 
 void hub_link::wait_writable() {
   waiting_writable_ = true;
-  socket_.async_wait(boost::asio::socket_base::wait_write,
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
                      [this, mine = generation_](const boost::system::error_code& error) {
                        if (error || mine != generation_) return;
                        waiting_writable_ = false;
@@ -136,33 +136,36 @@ void hub_link::wait_writable() {
                      });
 }
 
-// asio reads together with learning that there is something, and need not ask the kernel to watch again.
-void hub_link::read() {
-  socket_.async_receive(boost::asio::buffer(buffer_),
-                        [this, mine = generation_](const boost::system::error_code& error, std::size_t n) {
-                          if (mine != generation_) return;
-                          if (error == boost::asio::error::eof) return lose("the hub closed the connection");
-                          if (error) return lose("the connection to the hub broke: " + error.message());
-                          take(n);
-                          bool more = n == buffer_.size();
-                          for (int i = 1; i < reads_per_turn && more && mine == generation_; ++i)
-                            more = take_more();
-                          events_->on_hub_turn_end();
-                          if (mine == generation_) read();
-                        });
+void hub_link::wait_readable() {
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this, mine = generation_](const boost::system::error_code& error) {
+                       if (error || mine != generation_) return;
+                       for (int i = 0; i < reads_per_turn && mine == generation_; ++i)
+                         if (read_some() < buffer_.size()) break;
+                       events_->on_hub_turn_end();
+                       if (mine == generation_) wait_readable();
+                     });
 }
 
-void hub_link::take(std::size_t bytes) {
-  reader_.append({buffer_.data(), bytes});
-  events_->on_hub_bytes();
-  hand_out();
+bool hub_link::read_pass() {
+  if (!open()) return false;
+  const auto mine = generation_;
+  return read_some() > 0 || mine != generation_;
 }
 
-// What ends the connection is left to the next read().
-bool hub_link::take_more() {
+std::size_t hub_link::read_some() {
   const auto n = ::recv(socket_.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  if (n > 0) take(static_cast<std::size_t>(n));
-  return n == static_cast<ssize_t>(buffer_.size());
+  if (n > 0) {
+    reader_.append({buffer_.data(), static_cast<std::size_t>(n)});
+    events_->on_hub_bytes();
+    hand_out();
+    return static_cast<std::size_t>(n);
+  }
+  if (n == 0)
+    lose("the hub closed the connection");
+  else if (errno != EAGAIN && errno != EINTR)
+    lose("the connection to the hub broke: " + words(errno));
+  return 0;
 }
 
 void hub_link::hand_out() {

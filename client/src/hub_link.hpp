@@ -3,7 +3,7 @@
 #include <sys/types.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <string>
 #include <vector>
 
@@ -36,23 +36,24 @@ class hub_link {
   failure connect(const std::string& path, const std::string& hub_user);
   void send(const from_worker& message);  // goes out at flush()
   void flush();
+  // Takes what has come by now; true if there was anything.
+  bool read_pass();
   void close();
   bool open() const { return socket_.is_open(); }
   // In a forked child: closes the descriptor without a word, touches nothing else.
   void abandon();
 
  private:
-  void read();
+  void wait_readable();
   void wait_writable();
-  void take(std::size_t bytes);
-  bool take_more();  // false when there is no more for now
+  std::size_t read_some();  // bytes; fewer than there is room for: there is no more for now
   void hand_out();
   void lose(std::string reason);
 
-  boost::asio::local::stream_protocol::socket socket_;
+  boost::asio::posix::stream_descriptor socket_;
   hub_events* events_;
   frame_reader reader_;
-  std::vector<char> buffer_;  // asio reads into it
+  std::vector<char> buffer_;  // for reading
   std::string out_;
   std::size_t sent_ = 0;  // of out_
   bool waiting_writable_ = false;

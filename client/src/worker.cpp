@@ -194,7 +194,6 @@ void worker::begin_again() {
   unsubscribed_.clear();
   *machine_ = std::move(fresh);
   armed_.reset();
-  looks_ = 0;
   boost::system::error_code ignored;
   commands_.cancel(ignored);
   wait_for_commands();
@@ -245,16 +244,10 @@ void worker::pin_if_connecting() {
     static_cast<void>(dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE));
 }
 
-// What had come when a time came (this process was stopped, perhaps) is handed out before the time is judged:
-// one turn of the loop for asio to read it, and one for what asio has read and not yet handed out.
-void worker::look_at_the_clock() {
-  if (!armed_ || clock_now() < *armed_) return;  // an earlier wait that could not be called back any more
-  if (looks_ == 0) heard_ = false;
-  if (++looks_ < 3) return wait_until(*armed_);
-  looks_ = 0;
-  armed_.reset();
-  const bool quiet = !own_.read_pass() && !heard_;
-  machine_->tick(clock_now(), quiet, actions_);
+void worker::on_time() {
+  const bool hub_spoke = hub_.read_pass();
+  const bool own_spoke = own_.read_pass();
+  machine_->tick(clock_now(), !hub_spoke && !own_spoke, actions_);
   finish_turn();
 }
 
@@ -322,14 +315,12 @@ void worker::carry_out(machine_action& a) {
 void worker::rearm() {
   const auto at = machine_->deadline();
   if (!at || (armed_ && *armed_ <= *at)) return;
-  wait_until(*at);
-}
-
-void worker::wait_until(steady_time at) {
   armed_ = at;
-  timer_.expires_at(at);
+  timer_.expires_at(*at);
   timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) look_at_the_clock();
+    if (error) return;
+    armed_.reset();
+    on_time();
   });
 }
 
@@ -362,10 +353,7 @@ bool worker::state_changed() {
 // ---- what the links say
 // ---------------------------------------------------------------------------------------------
 
-void worker::on_hub_bytes() {
-  came_ = clock_now();
-  heard_ = true;
-}
+void worker::on_hub_bytes() { came_ = clock_now(); }
 
 void worker::on_hub_wake(wake&& w) {
   if (event e; machine_->hub_wake(std::move(w), came_, actions_, e))

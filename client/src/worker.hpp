@@ -73,12 +73,11 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   void rouse_by(steady_time at);
   void wait_for_commands();
   void obey(command& c);
-  void look_at_the_clock();
+  void on_time();
   void finish_turn();
   void carry_out_all();
   void carry_out(machine_action& a);
   void rearm();
-  void wait_until(steady_time at);
   bool state_changed();
   void pin_if_connecting();
 
@@ -98,8 +97,6 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   std::vector<std::string> ended_;         // unsubscribed while a turn broke off
   snapshot state_;
   std::optional<steady_time> armed_;
-  int looks_ = 0;       // at the time that has come
-  bool heard_ = false;  // the hub, since the first of them
   std::optional<steady_time> rouse_at_;
   steady_time came_{};  // the hub's latest bytes
   bool stopped_ = false;
