@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <optional>
 #include <random>
 
 #include "integration/client_exits.hpp"
@@ -28,9 +30,22 @@ std::atomic<int> fork_takes_ms = 0;
     },
     nullptr, nullptr);
 
-int fork_and_look(pgwake_handle* raw) {
+int open_sockets() {
+  int count = 0;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // the one that lists them
+    count += std::filesystem::read_symlink(fd, closed).string().rfind("socket:", 0) == 0 ? 1 : 0;
+  }
+  return count;
+}
+
+// The child has no use of the handle. `sockets`: how many it has, if that is known.
+int fork_and_look(pgwake_handle* raw, std::optional<int> sockets = {}) {
   const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(pgwake_subscribe(raw, "c", 10) == PGWAKE_FORKED ? 0 : 1);
+  if (pid == 0) {
+    if (pgwake_subscribe(raw, "c", 10) != PGWAKE_FORKED) ::_exit(1);
+    ::_exit(!sockets || open_sockets() == *sockets ? 0 : 2);
+  }
   int status = 0;
   ::waitpid(pid, &status, 0);
   return status;
@@ -103,9 +118,20 @@ TEST_CASE("C8: a fork inside a callback") {
   for (int i = 0; i < 20; ++i) {
     s.r.notify("c", std::to_string(i));
     int status = -1;
-    REQUIRE(s.w.client().dispatch([&](const event&) { status = fork_and_look(s.raw); }, 10s) == 1);
+    const auto fork_here = [&](const event&) {
+      const int all_but_the_hubs = open_sockets() - 1;
+      CHECK(time_of([&] { status = fork_and_look(s.raw, all_but_the_hubs); }) < 1s);
+    };
+    // Right after the wait, when nobody runs the loop; and later, when the background thread does.
+    if (i % 2 == 0) {
+      REQUIRE(s.w.client().dispatch(fork_here, 10s) == 1);
+    } else {
+      REQUIRE(eventually(10s, [&] { return s.w.client().state().waiting == 1; }));
+      REQUIRE(s.w.client().dispatch(fork_here, 0s) == 1);
+    }
     CHECK(status == 0);
   }
+  CHECK(s.w.client().state().hub_connects == 1);
 }
 
 namespace {
