@@ -153,4 +153,11 @@ class failover_rig {
   }
 };
 
+// A rig whose settings are not quite the default.
+inline failover_rig with(void (*change)(client::failover_settings&)) {
+  auto s = failover_rig::defaults();
+  change(s);
+  return failover_rig(std::move(s));
+}
+
 }  // namespace pgwake::test
