@@ -112,8 +112,7 @@ worker::~worker() {
   sem_destroy(&go_on_);
 }
 
-// ---- the thread
-// -----------------------------------------------------------------------------------------------------
+// The thread
 
 void worker::run() {
   pthread_setname_np(pthread_self(), "pgwake");
@@ -350,8 +349,7 @@ bool worker::state_changed() {
   return true;
 }
 
-// ---- what the links say
-// ---------------------------------------------------------------------------------------------
+// What the links say
 
 void worker::on_hub_bytes() { came_ = clock_now(); }
 
