@@ -9,6 +9,7 @@
 #include "daemon/doctor.hpp"
 #include "daemon/listen.hpp"
 #include "daemon/run.hpp"
+#include "daemon/standard_streams.hpp"
 #include "daemon/status.hpp"
 
 namespace {
@@ -71,6 +72,7 @@ void add_doctor(CLI::App& app, doctor_options& into) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   CLI::App app{"pgwaked: one LISTEN connection per host, however many workers", "pgwaked"};
   app.set_version_flag("--version", "pgwaked " PGWAKE_VERSION_STRING);
   app.require_subcommand(1);
