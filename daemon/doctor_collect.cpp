@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "common/redact.hpp"
+#include "common/units.hpp"
 #include "daemon/doctor_session.hpp"
 #include "daemon/options.hpp"
 
@@ -73,29 +74,33 @@ void take_settings(const doctor_options& options, doctor_facts& out) {
   out.settings_warnings = std::move(all->warnings);
 }
 
-template <typename Number>
-bool read_number(const std::string& text, Number& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size();
+void take_threshold(const std::string& text, doctor_facts& out) {
+  if (text.empty()) return;
+  double per_cent = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), per_cent);
+  if (error == std::errc() && end == text.data() + text.size() && per_cent > 0 && per_cent <= 100)
+    out.queue_threshold = per_cent / 100;
+  else
+    out.number_errors.push_back("--queue-threshold=" + text +
+                                ": write a number of per cent above 0 and up to 100, such as 10");
 }
 
-void take_numbers(const doctor_options& options, doctor_facts& out) {
-  if (!options.queue_threshold.empty()) {
-    double per_cent = 0;
-    if (read_number(options.queue_threshold, per_cent) && per_cent > 0 && per_cent <= 100)
-      out.queue_threshold = per_cent / 100;
-    else
-      out.settings_error = "--queue-threshold: write a number of per cent above 0 and up to 100, such as 10";
+// As the client library reads it.
+void take_fallback_limit(std::string text, doctor_facts& out) {
+  constexpr std::uint64_t most = 10'000;
+  std::string name = "--fallback-limit";
+  if (const char* variable = std::getenv("PGWAKE_FALLBACK_LIMIT"); text.empty() && variable != nullptr) {
+    name = "PGWAKE_FALLBACK_LIMIT";
+    text = variable;
   }
-  std::string limit = options.fallback_limit;
-  if (const char* variable = std::getenv("PGWAKE_FALLBACK_LIMIT"); limit.empty() && variable != nullptr)
-    limit = variable;
-  if (limit.empty()) return;
-  std::uint64_t number = 0;
-  if (read_number(limit, number)) {
-    if (number > 0) out.fallback_limit = number;  // 0: none, as in the client library
-  } else
-    out.settings_error = "fallback_limit: write a whole number";
+  if (text.empty()) return;
+  const auto number = parse_count(text);
+  if (!number)
+    out.number_errors.push_back(name + "=" + text + ": " + number.error().reason);
+  else if (*number > most)
+    out.number_errors.push_back(name + "=" + text + ": the most is 10000; 0 means no limit");
+  else if (*number > 0)
+    out.fallback_limit = *number;
 }
 
 void look_at_hub(doctor_facts& out) {
@@ -182,7 +187,10 @@ void look_at_servers(const pg::connect_settings& how, const std::string& conninf
     auto& s = out.servers.emplace_back();
     s.host = host;
     resolve(s);
-    if (!s.resolve_error.empty()) continue;
+    if (!s.resolve_error.empty()) {
+      s.host.host = hide_secrets_in(s.host.host, conninfo);  // after an unencoded `@`, a part of the password
+      continue;
+    }
     auto session = pg::blocking_session::open(how, host, how.connect_timeout);
     if (!session) {
       s.failure = session.error();
@@ -210,7 +218,8 @@ doctor_facts collect(const doctor_options& options) {
   out.this_host = host_name();
   out.our_uid = geteuid();
   take_settings(options, out);
-  take_numbers(options, out);
+  take_threshold(options.queue_threshold, out);
+  take_fallback_limit(options.fallback_limit, out);
   look_at_hub(out);
   out.descriptors = descriptors_of(out.hub);
   const auto conninfo = read_database(out.configured, real_surroundings());

@@ -87,6 +87,7 @@ struct doctor_facts {
 
   settings configured;
   std::string settings_error;
+  std::vector<std::string> number_errors;  // of what doctor alone is told, and `config` does not show
   std::vector<std::string> settings_warnings;
   std::string conninfo_shown;  // without passwords; empty: libpq's environment and defaults alone
   std::string target_fault;

@@ -30,6 +30,8 @@ finding fail(const char* check, std::string found, std::string advice) {
 }
 
 void judge_settings(const doctor_facts& f, doctor_report& out) {
+  for (const auto& e : f.number_errors)
+    out.findings.push_back(fail("settings", e, "correct it; doctor went on as if it were not set"));
   if (!f.settings_error.empty())
     return out.findings.push_back(
         fail("settings", f.settings_error,
@@ -39,7 +41,7 @@ void judge_settings(const doctor_facts& f, doctor_report& out) {
         fail("settings", "libpq cannot use the connection string: " + f.target_fault,
              "correct `database`; docs: https://www.postgresql.org/docs/current/libpq-connect.html"));
   for (const auto& w : f.settings_warnings) out.findings.push_back(warn("settings", w, ""));
-  if (!f.settings_warnings.empty()) return;
+  if (!f.settings_warnings.empty() || !f.number_errors.empty()) return;
   std::string found = f.configured.config.empty() ? "they make sense" : f.configured.config + " makes sense";
   found +=
       "; database: " + (f.conninfo_shown.empty() ? "libpq's environment and defaults" : f.conninfo_shown);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -52,22 +53,35 @@ struct free_options {
 };
 using options_ptr = std::unique_ptr<pgwake_options, free_options>;
 
-// The command line wins over the environment, as with every command; the library on its own would let the
-// environment win over its program.
-std::string fill(pgwake_options& options, const command_values& given) {
-  pgwake_options_ignore_environment(&options);
+std::string flag_of(std::string_view option) {
+  std::string flag = "--" + std::string(option);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+// The library's complaint about an option. It begins with the option's name, and the user wrote a flag.
+std::string complaint(const command_values& given) {
+  const std::string text = pgwake_last_error();
+  for (const auto& [name, values] : given)
+    if (text.starts_with(name + "=") || text.starts_with(name + ":"))
+      return flag_of(name) + text.substr(name.size());
+  return text;
+}
+
+// The command line wins over the environment, as with every command. The library would let the environment
+// win over its program, so a variable that is overruled is taken away.
+bool fill(pgwake_options& options, const command_values& given) {
+  if (const char* named = std::getenv("PGWAKE_NAME"); named == nullptr || *named == '\0')
+    pgwake_options_set(&options, "name", "pgwaked listen");
   const char* name = nullptr;
   const char* variable = nullptr;
   for (std::size_t i = 0; pgwake_option_info(i, &name, &variable, nullptr, nullptr) == PGWAKE_OK; ++i) {
     const auto said = given.find(name);
-    const char* outside = std::getenv(variable);
-    const bool from_line = said != given.end() && !said->second.empty();
-    if (!from_line && (outside == nullptr || *outside == '\0')) continue;
-    const std::string value = from_line ? said->second.back() : outside;
-    if (pgwake_options_set(&options, name, value.c_str()) != PGWAKE_OK)
-      return (from_line ? "--" + std::string(name) : std::string(variable)) + ": " + pgwake_last_error();
+    if (said == given.end() || said->second.empty()) continue;
+    if (pgwake_options_set(&options, name, said->second.back().c_str()) != PGWAKE_OK) return false;
+    unsetenv(variable);
   }
-  return "";
+  return true;
 }
 
 // Subscribing waits, for ever if it must, so it has a thread of its own; its outcomes are taken by the main
@@ -223,12 +237,9 @@ void add_listen(CLI::App& app, listen_options& into) {
   for (std::size_t i = 0; pgwake_option_info(i, &name, &variable, &value, &about) == PGWAKE_OK; ++i) {
     const std::string dashed = name;
     if (std::none_of(names.begin(), names.end(), [&](const char* n) { return dashed == n; })) continue;
-    std::string flag = "--" + dashed;
-    for (char& c : flag)
-      if (c == '_') c = '-';
     listen
         ->add_option_function<std::string>(
-            flag, [&into, dashed](const std::string& v) { into.given[dashed] = {v}; },
+            flag_of(dashed), [&into, dashed](const std::string& v) { into.given[dashed] = {v}; },
             std::string(about) + " [" + variable + (*value != '\0' ? ", else " + std::string(value) : "") +
                 "]")
         ->type_name("VALUE");
@@ -239,8 +250,7 @@ void add_listen(CLI::App& app, listen_options& into) {
 int listen_command(const listen_options& options) {
   const options_ptr set(pgwake_options_new());
   if (!set) return complain("out of memory", failed);
-  pgwake_options_set(set.get(), "name", "pgwaked listen");
-  if (const auto fault = fill(*set, options.given); !fault.empty()) return complain(fault, wrong_usage);
+  if (!fill(*set, options.given)) return complain(complaint(options.given), wrong_usage);
 
   // Taken from a descriptor, and blocked before any thread starts.
   sigset_t signals;
@@ -254,7 +264,7 @@ int listen_command(const listen_options& options) {
   if (interrupted < 0) return complain("no signalfd", failed);
 
   pgwake_handle* handle = nullptr;
-  if (pgwake_open(&handle, set.get()) != PGWAKE_OK) return complain(pgwake_last_error(), wrong_usage);
+  if (pgwake_open(&handle, set.get()) != PGWAKE_OK) return complain(complaint(options.given), wrong_usage);
   const int code = listener(handle, options.json).run(interrupted, options.channels);
   close(interrupted);
   return code;

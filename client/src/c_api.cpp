@@ -232,7 +232,8 @@ int pgwake_open(pgwake_handle** handle, const pgwake_options* options) {
                                     look ? env : client::environment{}, fault);
     if (!settings) return fail(PGWAKE_INVALID, fault);
     if (const auto why = pgwake::pg::conninfo_fault(settings->database); !why.empty())
-      return fail(PGWAKE_INVALID, "database: " + pgwake::hide_secrets_in(why, settings->database));
+      return fail(PGWAKE_INVALID,
+                  settings->database_called + ": " + pgwake::hide_secrets_in(why, settings->database));
     auto made = std::make_unique<pgwake_handle>();
     made->settings = std::move(*settings);
     made->worker = new client::worker(made->settings);

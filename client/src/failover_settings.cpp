@@ -160,10 +160,11 @@ std::optional<settings> resolve(const values& program, const environment& env, s
     const bool from_program = said != program.end() && (o.program_wins || outside == nullptr);
     if (!from_program && outside == nullptr) continue;
     const std::string value = from_program ? said->second : outside;
+    const std::string_view called = from_program ? o.name : o.environment;
+    const bool secret = std::string_view(o.name) == "database";
+    if (secret) out.database_called = called;
     if (const auto why = o.set(out, value); !why.empty()) {
-      const bool secret = std::string_view(o.name) == "database";
-      fault = std::string(o.name) + (secret ? "" : "=" + value) + " (from " +
-              (from_program ? "the program" : "the environment, " + std::string(o.environment)) + "): " + why;
+      fault = std::string(called) + (secret ? "" : "=" + value) + ": " + why;
       return std::nullopt;
     }
   }

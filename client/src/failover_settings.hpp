@@ -17,6 +17,7 @@ namespace pgwake::client {
 struct settings {
   std::string socket = "/run/pgwake/main/pgwake.sock";
   std::string database;
+  std::string database_called = "database";  // by whoever gave it: the option's name or the variable's
   std::string application_name;  // empty: pgwake-fallback@HOST
   std::string hub_user = "pgwake";
   std::uint64_t fallback_limit = 0;  // 0: none
@@ -44,8 +45,9 @@ const option* find_option(std::string_view name);
 using values = std::map<std::string, std::string, std::less<>>;
 using environment = std::function<const char*(const char*)>;
 
-// The defaults, what the program said and what the environment says. On failure `fault` names the setting,
-// the accepted form and where the value came from.
+// The defaults, what the program said and what the environment says. On failure `fault` is NAME=VALUE and the
+// accepted form. The name says where the value came from: it is the option's if the program set it, else the
+// environment variable's.
 std::optional<settings> resolve(const values& program, const environment& env, std::string& fault);
 
 }  // namespace pgwake::client

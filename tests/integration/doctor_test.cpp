@@ -403,3 +403,19 @@ TEST_CASE("section 9: doctor takes the hub's own file, and names what is wrong i
   CHECK(d.verdict("listen") == "ok");
   CHECK(doctor({"--config", file, "--queue-threshold", "lots"}).says("settings", "queue-threshold"));
 }
+
+TEST_CASE("section 9: doctor names a number of its own that makes no sense, and where it came from") {
+  const std::vector<std::string> nowhere = {"--socket", "/nonexistent/s", "--database",
+                                            "host=/nonexistent dbname=x"};
+  auto with = [&](const std::string& option, const std::string& value) {
+    auto arguments = nowhere;
+    arguments.push_back(option + "=" + value);
+    return arguments;
+  };
+  CHECK(doctor(nowhere, "", {{"PGWAKE_FALLBACK_LIMIT", "x"}}).says("settings", "PGWAKE_FALLBACK_LIMIT=x: "));
+  CHECK(doctor(with("--fallback-limit", "-1"), "", {{"PGWAKE_FALLBACK_LIMIT", "x"}})
+            .says("settings", "--fallback-limit=-1: it may not be negative"));
+  CHECK(doctor(with("--fallback-limit", "10001")).says("settings", "the most is 10000"));
+  CHECK(doctor(with("--queue-threshold", "0")).says("settings", "--queue-threshold=0: "));
+  CHECK(doctor(with("--fallback-limit", "10000")).verdict("settings") == "ok");
+}

@@ -97,6 +97,28 @@ TEST_CASE("listen: 1 when a channel is refused, 2 for wrong usage") {
   CHECK(listening(r, {"c"}, {{"PGWAKE_POLL_INTERVAL", "soon"}}).wait(10s) == 2);
 }
 
+TEST_CASE("listen: a value that makes no sense is named once, as whoever gave it wrote it") {
+  const auto complaint = [](std::vector<std::string> more,
+                            std::vector<std::pair<std::string, std::string>> env) {
+    more.insert(more.begin(), {"listen", "c"});
+    auto command = pgwaked_command(std::move(more));
+    command.env.insert(command.env.end(), env.begin(), env.end());
+    const auto result = run(std::move(command), 10s);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(complaint({}, {{"PGWAKE_POLICY", "frob"}}) ==
+        "pgwaked listen: PGWAKE_POLICY=frob: write listener, poll, none or direct\n");
+  CHECK(complaint({"--policy", "frob"}, {{"PGWAKE_POLICY", "poll"}}) ==
+        "pgwaked listen: --policy=frob: write listener, poll, none or direct\n");
+  CHECK_THAT(complaint({"--fallback-limit=-1"}, {}),
+             Catch::StartsWith("pgwaked listen: --fallback-limit=-1: it may not be negative"));
+  CHECK_THAT(complaint({}, {{"PGWAKE_DATABASE", "hots=x"}}),
+             Catch::StartsWith("pgwaked listen: PGWAKE_DATABASE: ") && Catch::Contains("hots"));
+  CHECK_THAT(complaint({"--database", "hots=x"}, {{"PGWAKE_DATABASE", "host=x"}}),
+             Catch::StartsWith("pgwaked listen: --database: ") && Catch::Contains("hots"));
+}
+
 TEST_CASE("listen: a channel may begin with a dash, after `--`") {
   client_rig r;
   auto p = listening(r, {"a", "--", "-x", "--json"});

@@ -128,6 +128,15 @@ TEST_CASE("doctor: settings") {
   auto f = healthy();
   f.settings_error = "heartbeat: nonsense";
   expect(f, {"settings", failure, "nonsense"});
+  f.number_errors = {"PGWAKE_FALLBACK_LIMIT=x: write a number"};
+  expect(f, {"settings", failure, "nonsense"});
+  expect(f, {"settings", failure, "PGWAKE_FALLBACK_LIMIT=x"});
+  f.settings_error.clear();
+  for (const auto& one : judge(f).findings) {
+    if (one.check != "settings") continue;
+    CHECK(one.how == failure);
+    CHECK(one.advice.find("pgwaked config") == std::string::npos);  // which does not show it
+  }
   f = healthy();
   f.settings_warnings = {"database: a password on the command line"};
   expect(f, {"settings", warning, "command line"});

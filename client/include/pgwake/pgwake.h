@@ -106,8 +106,8 @@ PGWAKE_API void pgwake_options_free(pgwake_options* options); /* NULL is fine */
 
 /*
  * Sets one option, named and written as in docs/client.md, such as ("policy", "poll") or ("poll_interval",
- * "500ms"). PGWAKE_INVALID: no such option, or the value makes no sense; pgwake_last_error() names the
- * accepted form.
+ * "500ms"). PGWAKE_INVALID: no such option, or the value makes no sense; pgwake_last_error() then begins
+ * with the option's name and its value, and says the accepted form.
  *
  * Every option can be set from outside by an environment variable, PGWAKE_ and the name in capitals. For
  * `socket`, `database`, `name` and `application_name` the program wins over the environment; for all others
@@ -133,8 +133,8 @@ PGWAKE_API int pgwake_option_info(size_t index, const char** name, const char** 
 /*
  * Opens a handle and starts to connect in the background; never waits for the network. `options` may be NULL
  * (all defaults) and are copied. The environment is read here, once. PGWAKE_INVALID: an option or an
- * environment variable makes no sense. PGWAKE_SYSTEM: no descriptor or thread. *handle is NULL on every
- * error.
+ * environment variable makes no sense; pgwake_last_error() begins with the name of the one or the other.
+ * PGWAKE_SYSTEM: no descriptor or thread. *handle is NULL on every error.
  */
 PGWAKE_API int pgwake_open(pgwake_handle** handle, const pgwake_options* options);
 
