@@ -113,7 +113,7 @@ TEST_CASE("U3, U4, case 40: a commit that waits for a synchronous standby is no 
   worker.subscribe("c");
   pg.exec("CREATE TABLE work(n int)");
   const auto backend = pg.backend_pids();
-  pg.set("synchronous_standby_names", "nobody");
+  pg.hold_commits();
   auto waiting = pg.connect();
   waiting.exec("SET synchronous_commit = on");
   waiting.send("BEGIN; INSERT INTO work VALUES (1); NOTIFY c, 'late'; COMMIT");

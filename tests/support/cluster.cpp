@@ -203,14 +203,40 @@ int cluster::terminate_all(const std::string& pattern) {
 
 void cluster::set(const std::string& name, const std::string& value) {
   exec(value.empty() ? "ALTER SYSTEM RESET " + name : "ALTER SYSTEM SET " + name + " = '" + value + "'");
+  reload();
+}
+
+// The server takes its time: until a new session has what was changed, all of them have it.
+void cluster::reload() {
+  const auto before = value("SELECT clock_timestamp()");
   exec("SELECT pg_reload_conf()");
+  if (!eventually(10s,
+                  [&] { return connect().value("SELECT pg_conf_load_time() > '" + before + "'") == "t"; }))
+    throw std::runtime_error("the server does not load its settings again");
+}
+
+void cluster::hold_commits() {
+  set("synchronous_standby_names", "nobody");
+  const bool held = eventually(10s, [&] {  // the checkpointer, which tells the others, takes its time, too
+    auto probe = connect();
+    const auto pid = std::to_string(probe.backend_pid());
+    const auto asks = [&](const char* what) {
+      return value("SELECT " + std::string(what) + " FROM pg_stat_activity WHERE pid = " + pid) == "t";
+    };
+    probe.send("SET synchronous_commit = on; SELECT pg_logical_emit_message(true, '', '')");
+    eventually(10s, [&] { return asks("state = 'idle' AND query LIKE 'SET %' OR wait_event = 'SyncRep'"); });
+    return asks("coalesce(wait_event, '') = 'SyncRep'") &&
+           value("SELECT pg_cancel_backend(" + pid + ")") == "t" &&
+           eventually(10s, [&] { return asks("state = 'idle'"); });
+  });
+  if (!held) throw std::runtime_error("commits do not wait for a standby");
 }
 
 void cluster::set_hba(const std::string& lines) {
   const std::string path = data_directory() + "/pg_hba.conf";
   write_file(path, lines, 0600);
   give_to_server(path);
-  exec("SELECT pg_reload_conf()");
+  reload();
 }
 
 std::unique_ptr<cluster> cluster::make_standby(cluster_options options) {

@@ -72,8 +72,11 @@ class cluster {
   /// Terminates all of census(pattern); how many.
   int terminate_all(const std::string& pattern = "pgwaked@%");
 
-  /// ALTER SYSTEM SET, and reload. An empty value resets it.
+  /// ALTER SYSTEM SET, and reload. An empty value resets it. New sessions have it when this returns.
   void set(const std::string& name, const std::string& value);
+  /// From now on a commit waits for a standby that does not exist, unless its synchronous_commit is off;
+  /// until synchronous_standby_names is reset.
+  void hold_commits();
   /// Replaces pg_hba.conf and reloads. Keep a line for the superuser on the Unix socket: exec() uses it.
   void set_hba(const std::string& lines);
 
@@ -85,6 +88,7 @@ class cluster {
   std::string log() const { return server_ ? server_->err() : std::string(); }
 
  private:
+  void reload();
   struct from_base_backup {
     const cluster& primary;
   };

@@ -61,6 +61,7 @@ struct launch {
   uid_t uid = 0;
   gid_t gid = 0;
   int input = -1;
+  pid_t parent = getpid();
 
   explicit launch(process_options& o) : options(o) {
     if (!options.account.empty()) {
@@ -111,6 +112,7 @@ struct launch {
       (setgroups(1, &job.gid) != 0 || setgid(job.gid) != 0 || setuid(job.uid) != 0))
     fail("change of user");
   prctl(PR_SET_PDEATHSIG, job.options.death_signal);  // after setuid, which would clear it
+  if (getppid() != job.parent) _exit(127);            // it died before that
   if (!job.options.directory.empty() && chdir(job.options.directory.c_str()) != 0) fail("chdir");
   environ = const_cast<char**>(job.env.data());
   execvp(job.argv[0], job.argv.data());
