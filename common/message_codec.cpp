@@ -3,8 +3,6 @@
 #include <rapidjson/document.h>
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
 
 #include <array>
 #include <charconv>
@@ -18,6 +16,7 @@ namespace pgwake {
 namespace {
 
 constexpr unsigned max_depth = 8;
+constexpr const char* too_big = "not JSON that can be read: a number is too big";
 
 using allocator = rapidjson::MemoryPoolAllocator<>;
 using document = rapidjson::GenericDocument<rapidjson::UTF8<>, allocator>;
@@ -27,9 +26,10 @@ using value = document::ValueType;
 // pass).
 class guard {
  public:
-  guard(document& to, const char*& fault) : to_(to), fault_(fault) {}
-  bool Null() { return to_.Null(); }
-  bool Bool(bool b) { return to_.Bool(b); }
+  guard(document& to, const rapidjson::MemoryStream& from, const char*& fault)
+      : to_(to), from_(from), fault_(fault) {}
+  bool Null() { return ends(), to_.Null(); }
+  bool Bool(bool b) { return ends(), to_.Bool(b); }
   bool Int(int i) { return to_.Int(i); }
   bool Uint(unsigned i) { return to_.Uint(i); }
   bool Int64(std::int64_t i) { return to_.Int64(i); }
@@ -37,6 +37,7 @@ class guard {
   bool Double(double d) { return to_.Double(d); }
   // Numbers come as text: RapidJSON's own reading of them is inexact, or undefined for the likes of 0e300.
   bool RawNumber(const char* s, rapidjson::SizeType n, bool) {
+    ends();
     const auto* end = s + n;
     if (std::uint64_t whole = 0; is_whole(s, end, whole)) return to_.Uint64(whole);
     if (std::int64_t whole = 0; is_whole(s, end, whole)) return to_.Int64(whole);
@@ -44,7 +45,7 @@ class guard {
     if (std::from_chars(s, end, number).ec == std::errc::result_out_of_range) {
       if (std::string_view(s, n).find("e-") == std::string_view::npos &&
           std::string_view(s, n).find("E-") == std::string_view::npos) {
-        fault_ = "not JSON that can be read: a number is too big";
+        fault_ = too_big;
         return false;
       }
       number = 0;
@@ -52,15 +53,30 @@ class guard {
     return to_.Double(number);
   }
   bool String(const char* s, rapidjson::SizeType n, bool copy) {
+    ends();
     return text(s, n) && to_.String(s, n, copy);
   }
-  bool Key(const char* s, rapidjson::SizeType n, bool copy) { return text(s, n) && to_.Key(s, n, copy); }
+  bool Key(const char* s, rapidjson::SizeType n, bool copy) {
+    if (depth_ == 1 && q_from_ == 0 && std::string_view(s, n) == "q") q_from_ = from_.Tell();
+    return text(s, n) && to_.Key(s, n, copy);
+  }
   bool StartObject() { return deeper() && to_.StartObject(); }
-  bool EndObject(rapidjson::SizeType n) { return --depth_, to_.EndObject(n); }
+  bool EndObject(rapidjson::SizeType n) { return --depth_, ends(), to_.EndObject(n); }
   bool StartArray() { return deeper() && to_.StartArray(); }
-  bool EndArray(rapidjson::SizeType n) { return --depth_, to_.EndArray(n); }
+  bool EndArray(rapidjson::SizeType n) { return --depth_, ends(), to_.EndArray(n); }
+
+  // The value of the object's first `q` as it is written; empty if there is none.
+  std::string_view q_in(std::string_view json) const {
+    auto text = json.substr(q_from_, q_to_ - q_from_);
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n:"), text.size()));
+    return text;
+  }
 
  private:
+  // A value has been read to its end.
+  void ends() {
+    if (depth_ == 1 && q_from_ != 0 && q_to_ == 0) q_to_ = from_.Tell();
+  }
   template <typename Integer>
   static bool is_whole(const char* from, const char* to, Integer& out) {
     const auto [end, error] = std::from_chars(from, to, out);
@@ -78,8 +94,11 @@ class guard {
   }
 
   document& to_;
+  const rapidjson::MemoryStream& from_;
   const char*& fault_;
   unsigned depth_ = 0;
+  std::size_t q_from_ = 0;
+  std::size_t q_to_ = 0;
 };
 
 // Lets Document::Populate run the reader through the guard.
@@ -87,15 +106,18 @@ struct generator {
   std::string_view json;
   const char*& fault;
   bool& whole;
+  std::string_view& q;
   bool operator()(document& to) const {
     rapidjson::MemoryStream stream(json.data(), json.size());
     rapidjson::Reader reader;
-    guard handler(to, fault);
+    guard handler(to, stream, fault);
     const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, handler);
     if (result.IsError()) {
-      if (fault == nullptr) fault = "not JSON";
+      if (fault == nullptr)
+        fault = result.Code() == rapidjson::kParseErrorNumberTooBig ? too_big : "not JSON";
       return false;
     }
+    q = handler.q_in(json);
     whole = stream.Tell() == json.size();  // a NUL byte would end the stream early
     return true;
   }
@@ -106,15 +128,15 @@ const value* member(const document& doc, const char* name) {
   return it == doc.MemberEnd() ? nullptr : &it->value;
 }
 
-// The frame as an object with a string `t`; false and `why` otherwise.
-bool parse(std::string_view json, document& doc, std::string& why) {
+// The frame as an object with a string `t`; false and `why` otherwise. `q`: that member as it is written.
+bool parse(std::string_view json, document& doc, std::string_view& q, std::string& why) {
   if (!is_utf8(json)) {
     why = "the frame is not UTF-8";
     return false;
   }
   const char* fault = nullptr;
   bool whole = false;
-  generator run{json, fault, whole};
+  generator run{json, fault, whole, q};
   doc.Populate(run);
   if (fault == nullptr && !whole) fault = "not JSON";
   if (fault == nullptr && !doc.IsObject()) fault = "the frame is not a JSON object";
@@ -131,17 +153,10 @@ bool parse(std::string_view json, document& doc, std::string& why) {
 
 std::string_view view(const value& v) { return {v.GetString(), v.GetStringLength()}; }
 
-std::string raw(const value& v) {
-  rapidjson::StringBuffer buffer;
-  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
-  v.Accept(writer);
-  return {buffer.GetString(), buffer.GetSize()};
-}
-
 // Readers of one member: false, and `why`, when it is there but of the wrong kind (or missing though needed).
 class members {
  public:
-  members(const document& doc, std::string& why) : doc_(doc), why_(why) {}
+  members(const document& doc, std::string_view q, std::string& why) : doc_(doc), q_(q), why_(why) {}
 
   bool need(const char* name, std::string& out) {
     const auto* v = member(doc_, name);
@@ -203,7 +218,7 @@ class members {
       out.text = view(*v);
       if (out.text.size() <= max_name_bytes) return true;
     } else {
-      out.not_a_string = v == nullptr ? "null" : raw(*v);
+      out.not_a_string = v == nullptr ? "null" : q_;
       if (out.not_a_string.size() <= max_name_bytes) return true;
     }
     why_ = "`q` has more than 1024 bytes";
@@ -217,6 +232,7 @@ class members {
 
  private:
   const document& doc_;
+  std::string_view q_;
   std::string& why_;
 };
 
@@ -323,9 +339,10 @@ bool decode(std::string_view json, from_worker& out, std::string& why) {
   std::array<char, 4096> memory;
   allocator pool(memory.data(), memory.size(), 16 * 1024);
   document doc(&pool, 256);
-  if (!parse(json, doc, why)) return false;
+  std::string_view written;
+  if (!parse(json, doc, written, why)) return false;
   const auto t = view(doc["t"]);
-  members m(doc, why);
+  members m(doc, written, why);
   out = unknown_message{std::string(t)};
   if (t == "sub" || t == "unsub") {
     wire_name q;
@@ -365,9 +382,10 @@ bool decode(std::string_view json, from_hub& out, std::string& why) {
   std::array<char, 4096> memory;
   allocator pool(memory.data(), memory.size(), 64 * 1024);
   document doc(&pool, 256);
-  if (!parse(json, doc, why)) return false;
+  std::string_view written;
+  if (!parse(json, doc, written, why)) return false;
   const auto t = view(doc["t"]);
-  members m(doc, why);
+  members m(doc, written, why);
   if (t == "wake") return read_into<wake>(m, out);
   if (t == "status") return read_into<status>(m, out);
   if (t == "ack") {
