@@ -1,14 +1,23 @@
 #include "common/channel.hpp"
 
+#include <algorithm>
+
 namespace pgwake {
 
 std::optional<std::string> channel_fault(std::string_view name) {
   if (name.empty()) return "the channel name is empty";
   if (name.find('\0') != std::string_view::npos) return "the channel name has a NUL byte";
-  if (name.size() > max_channel_bytes)
-    return "the channel name has " + std::to_string(name.size()) + " bytes, PostgreSQL takes at most " +
-           std::to_string(max_channel_bytes);
+  // No encoding has a character in less than a byte.
+  const auto characters = std::count_if(
+      name.begin(), name.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+  if (static_cast<std::size_t>(characters) > max_channel_bytes) return length_fault(name);
   return std::nullopt;
+}
+
+std::optional<std::string> length_fault(std::string_view name) {
+  if (name.size() <= max_channel_bytes) return std::nullopt;
+  return "the channel name has " + std::to_string(name.size()) + " bytes, PostgreSQL takes at most " +
+         std::to_string(max_channel_bytes);
 }
 
 std::string quote_identifier(std::string_view name) {

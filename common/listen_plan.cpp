@@ -22,12 +22,34 @@ void listen_plan::unwant(const std::string& channel, steady_time now) {
   auto& e = it->second;
   e.wanted = false;
   --wanted_;
+  unmark(e);
   if (e.now == state::active) {
     linger(channel, e, now);
   } else if (e.now == state::waiting) {
     dequeue(channel, e);
     entries_.erase(it);  // a name left over in groups_ is skipped there
   }
+}
+
+// It did not fail when it was last tried, or what it did no longer counts.
+void listen_plan::unmark(entry& e) {
+  if (std::exchange(e.failures, 0) > 0) --failing_;
+}
+
+std::vector<std::string> listen_plan::drop_too_long() {
+  std::vector<std::string> out;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    if (it->first.size() <= max_channel_bytes || it->second.now != state::waiting) {
+      ++it;
+      continue;
+    }
+    if (it->second.wanted) --wanted_;
+    unmark(it->second);
+    dequeue(it->first, it->second);
+    out.push_back(it->first);
+    it = entries_.erase(it);
+  }
+  return out;
 }
 
 bool listen_plan::active(const std::string& channel) const {
@@ -180,7 +202,7 @@ void listen_plan::committed(const std::vector<std::string>& names, steady_time n
   for (const auto& name : names) {
     auto& e = entries_.at(name);
     set_state(e, state::active);
-    e.failures = 0;
+    unmark(e);
     if (!e.wanted) linger(name, e, now);
     out.push_back({event::kind::activated, name, code::listen_failed, "", ""});
   }
@@ -207,6 +229,7 @@ void listen_plan::failed_alone(const std::string& name, const outcome& result, s
   if (!e.wanted || hopeless) {
     if (e.wanted) {
       --wanted_;
+      unmark(e);
       auto reason =
           result.truncated ? "the channel name is too long in the server's encoding" : result.message;
       out.push_back({event::kind::refused, name,
@@ -218,10 +241,11 @@ void listen_plan::failed_alone(const std::string& name, const outcome& result, s
     return;
   }
   set_state(e, state::waiting);
+  if (e.failures == 0) ++failing_;
   e.since = now + backoff_delay(limits_.retry, ++e.failures, jitter_.next());
   retries_.emplace(e.since, name);
   out.push_back({event::kind::retrying, name, code::listen_failed, result.sqlstate, result.message});
-  if (++fruitless_ >= limits_.fruitless_before_replacing && active_ == 0)
+  if (++fruitless_ >= limits_.fruitless_before_replacing && active_ == 0 && failing_ == wanted_)
     out.push_back({event::kind::replace_session, name, code::listen_failed, result.sqlstate, result.message});
 }
 
@@ -252,6 +276,7 @@ void listen_plan::session_lost() {
   lingering_.clear();
   cut_.clear();
   fruitless_ = 0;
+  failing_ = 0;
   give_up_ = 0;
   unlisten_not_before_ = {};
   for (auto it = entries_.begin(); it != entries_.end();) {

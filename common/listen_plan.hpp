@@ -42,7 +42,8 @@ class listen_plan {
   };
 
   // What the owner must be told. `refused`: the channel was wanted and never will be (forgotten here).
-  // `retrying`: its LISTEN failed on its own, it stays pending. `replace_session`: no LISTEN works here.
+  // `retrying`: its LISTEN failed on its own, it stays pending. `replace_session`: no LISTEN works here: each
+  // channel that is wanted has failed on its own.
   struct event {
     enum class kind { activated, refused, retrying, released, replace_session };
     kind what;
@@ -72,6 +73,9 @@ class listen_plan {
 
   // True if the channel is active already; else an `activated` or `refused` follows.
   bool want(const std::string& channel);
+  // Channels that are wanted and too long for a database in which every byte of theirs counts: forgotten
+  // here. Only while there is no session.
+  std::vector<std::string> drop_too_long();
   // Nobody wants it any more.
   void unwant(const std::string& channel, steady_time now);
 
@@ -127,6 +131,7 @@ class listen_plan {
                   std::vector<event>& out);
   void failed_alone(const std::string& name, const outcome& result, steady_time now, std::vector<event>& out);
   void split(std::vector<std::string> names);
+  void unmark(entry& e);
 
   limits limits_;
   jitter jitter_;
@@ -142,6 +147,7 @@ class listen_plan {
   std::size_t wanted_ = 0;
   std::size_t active_ = 0;
   unsigned fruitless_ = 0;   // LISTENs that failed on their own since one last worked
+  std::size_t failing_ = 0;  // wanted, and failed on their own when last tried in this session
   std::size_t give_up_ = 0;  // lingering channels to let go before their time
   steady_time unlisten_not_before_{};
 };

@@ -230,6 +230,10 @@ void upstream::judge_health(actions& out) {
 }
 
 bool upstream::want(const std::string& channel, steady_time now, actions& out) {
+  if (auto fault = counts_bytes_ ? length_fault(channel) : std::nullopt) {
+    out.push_back(refused{channel, code::invalid_channel, "", std::move(*fault)});
+    return false;
+  }
   const bool active = plan_.want(channel);
   if (!active) idle_work(now, out);
   return active;

@@ -170,6 +170,7 @@ class upstream {
   void query(step s, std::string sql, steady_time now, actions& out);
   void next_step(step done, const query_result& r, steady_time now, actions& out);
   void identity_came(const query_result& r, steady_time now, actions& out);
+  void refuse_too_long(actions& out);
   void notify_came(const query_result& r, steady_time now, actions& out);
   void probe_came(const query_result& r, steady_time now, actions& out);
   void listened(const query_result& r, steady_time now, actions& out);
@@ -194,6 +195,7 @@ class upstream {
   int pid_ = 0;  // as the server says; differs from session_.backend_pid behind a pooler
   bool pooled_ = false;
   bool ascii_ = false;
+  bool counts_bytes_ = false;  // the database, of a channel's name as it is written here
   bool check_returned_ = false;
   std::string database_;
   std::deque<std::string> to_say_;

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <utility>
 
+#include "common/channel.hpp"
 #include "common/upstream.hpp"
 
 // What a new session is asked before it is believed, and a live one now and then.
@@ -36,8 +37,19 @@ void upstream::identity_came(const query_result& r, steady_time now, actions& ou
     return fail("recovery", "the server is a standby: LISTEN works on a primary only", now, out);
   database_ = r.row[2].value_or("");
   ascii_ = r.row[3] == "SQL_ASCII";
+  counts_bytes_ = ascii_ || r.row[3] == "UTF8";
+  if (counts_bytes_) refuse_too_long(out);
   queue_usage_ = number<double>(r.row[4]);
   query(step::system_id, system_id_sql, now, out);
+}
+
+// They were asked for before it was known how this database counts.
+void upstream::refuse_too_long(actions& out) {
+  for (auto& channel : plan_.drop_too_long()) {
+    recovering_.erase(channel);
+    auto fault = length_fault(channel);
+    out.push_back(refused{std::move(channel), code::invalid_channel, "", fault.value_or("")});
+  }
 }
 
 // set_config over the settings that exist here: a SET of one that this version lacks would fail the whole

@@ -105,6 +105,36 @@ TEST_CASE("S4: in a LATIN1 database a name that converts works, one that does no
   worker.expect_wake("caf\xC3\xA9");
 }
 
+TEST_CASE("S4: in other encodings the length of a name counts in the server's bytes") {
+  const auto times = [](int count, const std::string& character) {
+    std::string name;
+    for (int i = 0; i < count; ++i) name += character;
+    return name;
+  };
+  struct encoding {
+    const char* name;
+    std::string longest;   // 63 bytes there, or 62
+    std::string too_long;  // no longer in characters than what may fit
+    const char* sqlstate;
+  };
+  const encoding all[] = {{"LATIN1", times(63, "é"), times(64, "é"), ""},
+                          {"EUC_JP", times(31, "日"), times(32, "日"), "42622"}};
+  for (const auto& e : all) {
+    INFO(e.name);
+    rig r({.encoding = e.name});
+    auto worker = r.worker();
+    worker.subscribe(e.longest);
+    r.notify(e.longest, "x");
+    worker.expect_wake(e.longest, "x");
+    worker.sub(e.too_long);
+    const auto nack = worker.expect("nack", e.too_long);
+    CHECK(nack.code() == "invalid_channel");
+    CHECK(nack.string("sqlstate") == e.sqlstate);
+    r.notify(e.longest, "y");
+    worker.expect_wake(e.longest, "y");
+  }
+}
+
 TEST_CASE("S4: in an EUC_TW database a name that the server cuts is nacked and not listened to") {
   rig r({.arguments = {"--unlisten-linger", "0s"}, .encoding = "EUC_TW", .through_proxy = true});
   // U+4E0C takes three bytes in UTF-8 and four in EUC_TW: 20 of them fit 63 bytes only before the conversion.

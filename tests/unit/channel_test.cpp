@@ -14,7 +14,15 @@ TEST_CASE("S4: a name that is empty, has NUL or is longer than 63 bytes is refus
   std::string kanji;
   for (int i = 0; i < 21; ++i) kanji += "日";
   CHECK_FALSE(channel_fault(kanji));
-  CHECK(channel_fault(kanji + "本"));
+  CHECK_FALSE(length_fault(kanji));
+  CHECK_THAT(length_fault(kanji + "本").value(), Contains("66 bytes"));
+}
+
+TEST_CASE("S4: in another encoding a character may be shorter, but takes a byte at least") {
+  std::string accents;
+  for (int i = 0; i < 63; ++i) accents += "é";
+  CHECK_FALSE(channel_fault(accents));
+  CHECK_THAT(channel_fault(accents + "e").value(), Contains("127 bytes"));
 }
 
 TEST_CASE("S4: every other name works, byte for byte") {

@@ -116,6 +116,50 @@ TEST_CASE("S5: if every LISTEN fails, the session is replaced") {
   CHECK(r.activated == std::set<std::string>{"a", "b"});
 }
 
+TEST_CASE("S5: however many fail, the others get their turn before the session is given up") {
+  for (const int failing : {1, 2, 3, 20, 200}) {
+    CAPTURE(failing);
+    rig r;
+    for (int i = 0; i < failing; ++i) {
+      r.bad["bad" + std::to_string(i)] = "58P01";
+      r.plan.want("bad" + std::to_string(i));
+    }
+    r.plan.want("good");
+    r.turns();
+    CHECK(r.activated == std::set<std::string>{"good"});
+    CHECK_FALSE(r.replace);
+  }
+}
+
+TEST_CASE("S5: a channel that fails and is wanted no more does not keep the session, nor end it") {
+  rig r;
+  r.bad = {{"a", "58P01"}, {"b", "58P01"}, {"c", "58P01"}};
+  for (const auto* name : {"a", "b"}) r.plan.want(name);
+  r.turns();
+  r.plan.unwant("a", r.now);
+  r.plan.unwant("b", r.now);
+  CHECK(r.plan.held_count() == 0);
+  CHECK_FALSE(r.turn());
+  CHECK_FALSE(r.replace);
+  r.plan.want("c");
+  r.turns();
+  CHECK(r.replace);
+}
+
+TEST_CASE("S5: while an old channel works, new ones that all fail do not cost it its session") {
+  rig r;
+  r.plan.want("old");
+  r.turns();
+  r.bad = {{"a", "58P01"}, {"b", "58P01"}, {"c", "58P01"}};
+  for (const auto& [name, sqlstate] : r.bad) r.plan.want(name);
+  for (int i = 0; i < 10; ++i) {
+    r.turns();
+    r.now = *r.plan.deadline();
+  }
+  CHECK(r.retrying.size() > 10);
+  CHECK_FALSE(r.replace);
+}
+
 TEST_CASE("S4: a name that the server cuts is refused with 42622, and the cut form taken back") {
   rig r;
   r.bad = {{"long", "42622"}};

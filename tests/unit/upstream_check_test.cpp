@@ -88,6 +88,38 @@ TEST_CASE("U1: client_encoding is SQL_ASCII in a SQL_ASCII database alone") {
   CHECK_THAT(r.sql, Contains("('client_encoding','SQL_ASCII')"));
 }
 
+TEST_CASE(
+    "S4: a name with too many bytes is refused where they count, once that is known, and never asked for") {
+  std::string accents;
+  for (int i = 0; i < 40; ++i) accents += "é";
+  for (const std::string encoding : {"UTF8", "SQL_ASCII", "LATIN1"}) {
+    CAPTURE(encoding);
+    const bool counts = encoding != "LATIN1";
+    const strings refused = {"refused " + accents + " "};
+    auto r = connected();
+    r.up.want("c", r.now, r.out);
+    r.up.want(accents, r.now, r.out);
+    CHECK(r.took().empty());
+    CHECK(r.identity("42", "f", encoding) ==
+          (counts ? strings{refused.front(), "send system id"} : strings{"send system id"}));
+    r.ok({"7"}), r.ok({"9"}), r.ok(), r.ok();
+    r.notify(r.check_payload());
+    CHECK(r.took().front() ==
+          (counts ? "send LISTEN \"c\"" : "send LISTEN \"c\";LISTEN \"" + accents + "\""));
+    r.ok();
+    r.up.want(accents, r.now, r.out);
+    CHECK(r.took() == (counts ? refused : strings{}));
+    r.lose();
+    r.up.want(accents, r.now, r.out);
+    CHECK(r.took() == (counts ? refused : strings{}));
+    // The next server is another.
+    r.sleep();
+    r.connected();
+    CHECK(r.identity("42", "f", "UTF8") ==
+          (counts ? strings{"send system id"} : strings{refused.front(), "send system id"}));
+  }
+}
+
 TEST_CASE("U3: the system identifier may be out of reach: no fault") {
   auto r = connected();
   r.identity();
