@@ -1,5 +1,7 @@
 #include "common/unicode.hpp"
 
+#include <algorithm>
+
 #include "common/byte_blocks.hpp"
 
 namespace pgwake {
@@ -54,6 +56,10 @@ std::string replace_bad_utf8(std::string_view bytes) {
     }
   }
   return out;
+}
+
+bool is_printable_ascii(std::string_view bytes) noexcept {
+  return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 }  // namespace pgwake

@@ -11,4 +11,6 @@ bool is_utf8(std::string_view bytes) noexcept;
 // The same text with U+FFFD in place of each byte that is not part of a valid sequence.
 std::string replace_bad_utf8(std::string_view bytes);
 
+bool is_printable_ascii(std::string_view bytes) noexcept;
+
 }  // namespace pgwake

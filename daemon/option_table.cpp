@@ -215,6 +215,7 @@ constexpr std::array table{
 // of pgwake reads it, or `pgwaked run` takes it for a misspelling.
 constexpr auto foreign = std::to_array<std::string_view>({
     "PGWAKE_ACK_TIMEOUT",
+    "PGWAKE_FALLBACK_APPLICATION_NAME",
     "PGWAKE_FALLBACK_DIR",
     "PGWAKE_FALLBACK_LIMIT",
     "PGWAKE_HANDOVER_DEADLINE",

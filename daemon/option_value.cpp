@@ -33,10 +33,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-bool is_printable_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-}
-
 std::string in_unit(const option& which, std::uint64_t value) {
   if (which.kind == option_kind::duration) {
     return format_duration(std::chrono::milliseconds(static_cast<std::int64_t>(value)));
@@ -68,7 +64,8 @@ reason assign_text(const option& which, const std::string& text, const name_reso
   if (which.name == "queue_template" && !pgwake::queue_template::parse(text)) {
     return quoted(text) + " is no template; it takes exactly one {}, such as pgmq.q_{}.INSERT, or {} alone";
   }
-  if (which.name == "application_name" && (text.size() > max_application_name || !is_printable_ascii(text))) {
+  if (which.name == "application_name" &&
+      (text.size() > max_application_name || !pgwake::is_printable_ascii(text))) {
     return quoted(text) + " is no application name; it takes at most 63 printable ASCII characters (" +
            std::string(which.why) + ")";
   }

@@ -1,7 +1,10 @@
 #include "client/src/failover_settings.hpp"
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 
+#include "common/unicode.hpp"
 #include "common/units.hpp"
 
 namespace pgwake::client {
@@ -40,10 +43,22 @@ std::string socket_path(std::string& out, std::string_view value) {
   return text(out, value);
 }
 
+// In the daemon's words: the variable may be meant for both.
 std::string on_or_off(bool& out, std::string_view value) {
-  if (value != "on" && value != "off") return "write on or off";
-  out = value == "on";
+  const auto any_of = [&](std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), value) != words.end();
+  };
+  const bool on = any_of({"on", "true", "yes", "1"});
+  if (!on && !any_of({"off", "false", "no", "0"})) return "write on or off";
+  out = on;
   return "";
+}
+
+// The daemon's rule.
+std::string set_application_name(settings& s, std::string_view value) {
+  if (value.size() > 63 || !pgwake::is_printable_ascii(value))
+    return "at most 63 printable ASCII characters; PostgreSQL cuts or replaces what is more";
+  return text(s.application_name, value);
 }
 
 std::string set_policy(settings& s, std::string_view value) {
@@ -87,9 +102,9 @@ const std::vector<option>& option_table() {
        [](settings& s, sv v) { return text(s.database, v); }},
       {"name", "PGWAKE_NAME", "", "what `pgwaked status` calls this worker; empty: the program's name", true,
        [](settings& s, sv v) { return text(s.failover.name, v); }},
-      {"application_name", "PGWAKE_APPLICATION_NAME", "",
-       "of the own connection in pg_stat_activity; empty: pgwake-fallback@HOST", true,
-       [](settings& s, sv v) { return text(s.application_name, v); }},
+      // PGWAKE_APPLICATION_NAME is the hub's: under one name nobody could tell hubs from fallbacks.
+      {"application_name", "PGWAKE_FALLBACK_APPLICATION_NAME", "",
+       "of the own connection in pg_stat_activity; empty: pgwake-fallback@HOST", true, set_application_name},
       {"policy", "PGWAKE_POLICY", "listener",
        "while the hub cannot serve: listener (an own connection), poll (reminders), none (wait); direct: "
        "never the hub",

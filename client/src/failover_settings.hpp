@@ -18,7 +18,7 @@ struct settings {
   std::string socket = "/run/pgwake/main/pgwake.sock";
   std::string database;
   std::string database_called = "database";  // by whoever gave it: the option's name or the variable's
-  std::string application_name;  // empty: pgwake-fallback@HOST
+  std::string application_name;              // empty: pgwake-fallback@HOST
   std::string hub_user = "pgwake";
   std::uint64_t fallback_limit = 0;  // 0: none
   std::string fallback_dir = "/run/lock/pgwake";
@@ -30,8 +30,8 @@ struct settings {
 
 // One option. Every one is documented in docs/client.md, which a test holds against this table.
 struct option {
-  const char* name;  // also the environment variable, as PGWAKE_ and capitals
-  const char* environment;
+  const char* name;
+  const char* environment;    // PGWAKE_ and the name in capitals, but for application_name
   const char* default_value;  // as it would be written
   const char* about;
   bool program_wins;  // over the environment: it says what, not how

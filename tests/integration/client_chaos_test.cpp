@@ -91,7 +91,7 @@ class chaos {
           process_options{.argv = argv,
                           .env = {{"PGWAKE_SOCKET", rig_.hub().socket()},
                                   {"PGWAKE_DATABASE", rig::pg().conninfo(rig_.host().database(), "chaos")},
-                                  {"PGWAKE_APPLICATION_NAME", own_name()},
+                                  {"PGWAKE_FALLBACK_APPLICATION_NAME", own_name()},
                                   {"PGWAKE_NAME", "chaos " + std::to_string(i)},
                                   {"PGWAKE_RETURN_DELAY", "500ms"},
                                   {"PGWAKE_RETURN_DELAY_MAX", "2s"},

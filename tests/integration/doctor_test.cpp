@@ -385,6 +385,27 @@ TEST_CASE("section 9: doctor names a degraded hub, another database, and workers
   CHECK(d.verdict("login") == "failure");
 }
 
+TEST_CASE("section 9: one PGWAKE_APPLICATION_NAME for hub, workers and doctor makes no worker a hub") {
+  auto& pg = cluster::shared();
+  const auto database = pg.new_database();
+  auto options = small_hub(pg.conninfo(database));
+  options.arguments.insert(options.arguments.end(), {"--application-name", "shared"});
+  hub_daemon hub(std::move(options));
+  const std::vector<std::pair<std::string, std::string>> env = {{"PGWAKE_APPLICATION_NAME", "shared"}};
+  auto job = pgwaked_command({"listen", "c", "--policy", "direct", "--database", pg.conninfo(database)});
+  job.env = env;
+  process worker(std::move(job));
+  REQUIRE(worker.wait_for_out("subscribed to c", 10s));
+  const auto d = doctor({"--socket", hub.socket(), "--database", pg.conninfo(database)}, "", env);
+  INFO(d.output);
+  CHECK(d.says("fallback", "uses its own connection"));
+  CHECK_FALSE(d.says("fallback", "2 hubs"));
+  const auto& hosts = d.doc["budget"]["by_host"];
+  REQUIRE(hosts.Size() == 1);
+  CHECK(hosts[0]["hubs"].GetInt() == 1);
+  CHECK(hosts[0]["fallbacks"].GetInt() == 1);
+}
+
 TEST_CASE("section 9: doctor takes the hub's own file, and names what is wrong in it") {
   auto& pg = cluster::shared();
   const temp_dir directory;

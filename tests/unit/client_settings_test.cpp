@@ -72,6 +72,8 @@ TEST_CASE("each option's environment variable is its name in capitals") {
     std::string variable = "PGWAKE_" + std::string(o.name);
     std::transform(variable.begin(), variable.end(), variable.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+    // The hub's own name is not for its workers' connections.
+    if (variable == "PGWAKE_APPLICATION_NAME") variable = "PGWAKE_FALLBACK_APPLICATION_NAME";
     CHECK(variable == o.environment);
     CHECK(names.insert(o.name).second);
     CHECK_FALSE(std::string(o.about).empty());
@@ -103,6 +105,18 @@ TEST_CASE("a setting that makes no sense is named, with the accepted form and wh
   CHECK_THAT(fault_of({{"fallback_limit", "-1"}}), Catch::Contains("negative"));
   CHECK_THAT(fault_of({{"reattach", "yes"}}), Catch::Contains("auto or never"));
   CHECK(resolved({{"socket", std::string(107, 'x')}}).socket.size() == 107);
+}
+
+TEST_CASE("what hub and client share may be written for the client as for the hub") {
+  for (const char* on : {"on", "true", "yes", "1"})
+    CHECK(resolved({}, env({{"PGWAKE_ALLOW_SESSION_POOLER", on}})).upstream.allow_session_pooler);
+  for (const char* off : {"off", "false", "no", "0"})
+    CHECK_FALSE(resolved({}, env({{"PGWAKE_ALLOW_SESSION_POOLER", off}})).upstream.allow_session_pooler);
+  CHECK(resolved({}, env({{"PGWAKE_APPLICATION_NAME", "shared"}})).application_name.empty());
+  CHECK(resolved({}, env({{"PGWAKE_FALLBACK_APPLICATION_NAME", "mine"}})).application_name == "mine");
+  CHECK(resolved({{"application_name", std::string(63, 'x')}}).application_name.size() == 63);
+  for (const auto& bad : {std::string(64, 'x'), std::string("\xC3\xA4"), std::string("a\nb")})
+    CHECK_THAT(fault_of({{"application_name", bad}}), Catch::Contains("63 printable ASCII"));
 }
 
 TEST_CASE("every option is documented in docs/client.md as its table says, and nothing else is") {

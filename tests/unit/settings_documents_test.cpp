@@ -1,6 +1,7 @@
 // Holds config/pgwaked.toml and docs/configure.md to the table of settings.
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -66,4 +67,34 @@ TEST_CASE("documents: docs/configure.md has every setting, with its form, defaul
   std::vector<std::string> expected;
   for (const option& each : option_table()) expected.emplace_back(each.name);
   CHECK(found == expected);
+}
+
+TEST_CASE("documents: variables that hub and client share are told in docs/configure.md and docs/client.md") {
+  const auto content = [](const std::string& path) {
+    std::ifstream file(PGWAKE_SOURCE_DIR + path);
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  };
+  // The part of a document from a heading to the next.
+  const auto section = [](const std::string& text, const std::string& heading) {
+    const auto begin = text.find("\n## " + heading + "\n");
+    REQUIRE(begin != text.npos);
+    return text.substr(begin, text.find("\n## ", begin + 1) - begin);
+  };
+  const auto client = content("/docs/client.md");
+  const auto here = section(content("/docs/configure.md"), "Variables of other parts");
+  const auto there = section(client, "Variables shared with the hub");
+  const std::string before = "` | `PGWAKE_";  // of a row in the client's table of options
+  std::size_t shared = 0;
+  for (auto at = client.find(before); at != client.npos; at = client.find(before, at + 1)) {
+    const auto begin = at + before.size() - 7;
+    const auto variable = client.substr(begin, client.find('`', begin) - begin);
+    CAPTURE(variable);
+    CHECK(known_environment(variable));
+    bool hubs = false;
+    for (const option& each : option_table()) hubs = hubs || environment_of(each.name) == variable;
+    if (hubs) ++shared;
+    CHECK((here.find("`" + variable + "`") != here.npos) >= hubs);
+    CHECK((there.find("`" + variable + "`") != there.npos) >= hubs);
+  }
+  CHECK(shared == 6);
 }

@@ -109,7 +109,8 @@ PGWAKE_API void pgwake_options_free(pgwake_options* options); /* NULL is fine */
  * "500ms"). PGWAKE_INVALID: no such option, or the value makes no sense; pgwake_last_error() then begins
  * with the option's name and its value, and says the accepted form.
  *
- * Every option can be set from outside by an environment variable, PGWAKE_ and the name in capitals. For
+ * Every option can be set from outside by an environment variable, PGWAKE_ and the name in capitals
+ * (`application_name`: PGWAKE_FALLBACK_APPLICATION_NAME; the one without FALLBACK is the hub's). For
  * `socket`, `database`, `name` and `application_name` the program wins over the environment; for all others
  * the environment wins over the program, so that whoever operates it can change the policy of a fleet
  * (PGWAKE_POLICY=direct).
