@@ -103,6 +103,16 @@ void take_fallback_limit(std::string text, doctor_facts& out) {
     out.fallback_limit = *number;
 }
 
+// As the client library reads it: a name, or a number.
+void take_hub_user(doctor_facts& out) {
+  const char* variable = std::getenv("PGWAKE_HUB_USER");
+  if (variable == nullptr || *variable == '\0') return;
+  out.hub_user = variable;
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(variable, variable + out.hub_user.size(), number);
+  if (error == std::errc() && *end == '\0') out.hub_user = name_of_user(number);
+}
+
 void look_at_hub(doctor_facts& out) {
   auto& s = out.socket;
   s.path = out.configured.socket;
@@ -220,6 +230,7 @@ doctor_facts collect(const doctor_options& options) {
   take_settings(options, out);
   take_threshold(options.queue_threshold, out);
   take_fallback_limit(options.fallback_limit, out);
+  take_hub_user(out);
   look_at_hub(out);
   out.descriptors = descriptors_of(out.hub);
   const auto conninfo = read_database(out.configured, real_surroundings());

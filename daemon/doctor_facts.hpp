@@ -84,6 +84,7 @@ struct doctor_facts {
   std::string version;  // of this program
   std::string this_host;
   std::uint32_t our_uid = 0;
+  std::string hub_user = "pgwake";  // whom workers trust, if they have our environment
 
   settings configured;
   std::string settings_error;

@@ -118,10 +118,13 @@ void judge_hub(const doctor_facts& f, doctor_report& out) {
                    ", but the settings lead to database " + f.session->database + " at " + f.session->server,
                "give doctor the hub's own connection string (--config FILE), or reload the hub"));
   }
-  if (h.uid != 0 && h.uid != f.our_uid && h.user != "pgwake")
-    out.findings.push_back(
-        warn("hub", "the hub runs as user " + h.user + ", whom workers of other users do not trust",
-             "run it as root or `pgwake`, or set PGWAKE_HUB_USER=" + h.user + " for the workers"));
+  if (h.uid != 0 && h.uid != f.our_uid && h.user != f.hub_user)
+    out.findings.push_back(warn("hub",
+                                "the hub runs as user " + h.user +
+                                    ", whom workers of other users do not trust (hub_user is " + f.hub_user +
+                                    ")",
+                                "run it as root or `" + f.hub_user + "`, or set PGWAKE_HUB_USER=" + h.user +
+                                    " for the workers, and for doctor, which goes by its own environment"));
 }
 
 void judge_limits(const doctor_facts& f, doctor_report& out) {

@@ -1,5 +1,6 @@
 // `pgwaked doctor` against each fault it names, made for real.
 #include <rapidjson/document.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
@@ -355,6 +356,34 @@ TEST_CASE("section 9: doctor names a socket that everybody may use, and a hub th
   INFO(d.output);
   CHECK(d.exit_code == 2);
   CHECK(d.says("socket", "does not answer"));
+}
+
+TEST_CASE("section 9: doctor's advice about a hub of another user clears its own warning") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can be somebody else");
+    return;
+  }
+  auto& pg = cluster::shared();
+  const temp_dir home;
+  ::chmod(home.path().c_str(), 0777);
+  const auto path = home / "s";
+  auto job = pgwaked_command(
+      {"run", "--socket", path, "--max-workers", "64", "--socket-mode", "0666", "--database", pg.conninfo()});
+  job.account = "nobody";
+  process hub(std::move(job));
+  REQUIRE(hub.wait_for_err("upstream connected", 10s));
+  const std::vector<std::string> arguments = {"--socket", path, "--database", pg.conninfo()};
+  auto with = [&](const std::string& user) {
+    return doctor(arguments, server_account(), {{"PGWAKE_HUB_USER", user}});
+  };
+  auto d = with("");
+  INFO(d.output);
+  CHECK(d.says("hub", "set PGWAKE_HUB_USER=nobody"));
+  for (const char* user : {"nobody", "65534"}) {
+    d = with(user);
+    INFO(d.output);
+    CHECK(d.verdict("hub") == "ok");
+  }
 }
 
 TEST_CASE("section 9: doctor names a degraded hub, another database, and workers on their own connections") {

@@ -181,7 +181,11 @@ TEST_CASE("doctor: the running hub") {
   f = healthy();
   f.hub->uid = 33;
   f.hub->user = "www-data";
-  expect(f, {"hub", warning, "PGWAKE_HUB_USER"});
+  expect(f, {"hub", warning, "PGWAKE_HUB_USER=www-data"});
+  f.hub_user = "www-data";  // as advised
+  CHECK(judge(f).worst() == ok);
+  f.hub_user = "nobody";
+  expect(f, {"hub", warning, "hub_user is nobody"});
 }
 
 TEST_CASE("doctor: limits") {
