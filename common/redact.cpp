@@ -106,6 +106,13 @@ std::size_t scheme_end(std::string_view conninfo) {
   return 0;
 }
 
+// A URI whose scheme is mistyped or missing (`postgress://`, `POSTGRES://`, `postgresql:/`, a space in
+// front): libpq takes it for a key. Where its password would be cannot be told, so that all of it is one.
+bool is_misspelt_uri(std::string_view word) {
+  constexpr auto tells = std::to_array<std::string_view>({"://", "@", "password", "secret", "scram_"});
+  return std::any_of(tells.begin(), tells.end(), [&](auto each) { return word.find(each) != npos; });
+}
+
 spans uri_secrets(std::string_view uri, std::size_t begin) {
   spans out;
   const std::size_t query = find_query(uri, begin);
@@ -135,6 +142,10 @@ class pair_reader {
       const std::size_t begin = at_;
       while (at_ < text_.size() && text_[at_] != '=' && !is_space(text_[at_])) ++at_;
       const std::string_view key = text_.substr(begin, at_ - begin);
+      if (!std::all_of(key.begin(), key.end(), is_key_letter) && is_misspelt_uri(key)) {
+        out_.push_back({begin, text_.size()});
+        break;
+      }
       skip_spaces();
       if (at_ < text_.size() && text_[at_] == '=') {
         ++at_;
@@ -166,6 +177,8 @@ class pair_reader {
     const std::string_view held = text_.substr(begin, at_ - begin);
     if (const std::size_t inner = scheme_end(held); !secret && inner != 0) {
       for (const span& each : uri_secrets(held, inner)) add(out_, begin + each.begin, begin + each.end);
+    } else if (!secret && held.find("://") != npos && is_misspelt_uri(held.substr(held.find("://") + 3))) {
+      add(out_, begin, at_);
     }
     if (quoted && at_ < text_.size()) ++at_;
   }

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "common/pg/conninfo.hpp"
-#include "common/redact.hpp"
 #include "daemon/engine_config.hpp"
 #include "daemon/machine.hpp"
 #include "daemon/stats.hpp"
@@ -183,13 +182,12 @@ void app::start_connecting() {
   s.application_name =
       loaded_.values.application_name.empty() ? "pgwaked@" + host_name() : loaded_.values.application_name;
   s.connect_timeout = loaded_.values.connect_timeout;
-  connector_.start(std::move(s), [this, conninfo = *conninfo](pg::connector::outcome outcome) {
+  connector_.start(std::move(s), [this](pg::connector::outcome outcome) {
     if (stopping_) return;
     if (outcome.conn) {
       session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), *this);
       engine_.connected(outcome.info, steady::now());
     } else {
-      outcome.failure.message = hide_secrets_in(outcome.failure.message, conninfo);
       engine_.connect_failed(outcome.failure, steady::now());
     }
     settle();

@@ -185,7 +185,7 @@ void resolve(doctor_facts::server_look& s) {
 
 void look_at_servers(const pg::connect_settings& how, const std::string& conninfo, doctor_facts& out) {
   const auto target = pg::target_of(how);
-  out.target_fault = hide_secrets_in(target.fault, conninfo);
+  out.target_fault = target.fault;
   out.user = target.user;
   out.database = target.database;
   out.sslmode = target.sslmode;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/pg/conninfo.hpp"
-#include "common/redact.hpp"
 #include "daemon/metrics_server.hpp"
 
 namespace pgwaked {
@@ -56,8 +55,7 @@ std::string database_fault(const loaded& what) {
   const auto fault = pg::conninfo_fault(*conninfo);
   if (fault.empty()) return {};
   const std::string_view name = what.values.database_file.empty() ? "database" : "database_file";
-  return std::string(name) + ": " + hide_secrets_in(fault, *conninfo) + " (from " +
-         what.origin_of(name).text +
+  return std::string(name) + ": " + fault + " (from " + what.origin_of(name).text +
          "); write a libpq connection string, such as host=db.example dbname=shop user=app, or "
          "postgresql://app@db.example/shop";
 }

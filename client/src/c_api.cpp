@@ -10,7 +10,6 @@
 #include "client/src/fork_guard.hpp"
 #include "client/src/uncancelled.hpp"
 #include "client/src/worker.hpp"
-#include "common/redact.hpp"
 #include "pgwake/pgwake.h"
 
 // The C ABI. Nothing thrown inside gets out of here.
@@ -232,8 +231,7 @@ int pgwake_open(pgwake_handle** handle, const pgwake_options* options) {
                                     look ? env : client::environment{}, fault);
     if (!settings) return fail(PGWAKE_INVALID, fault);
     if (const auto why = pgwake::pg::conninfo_fault(settings->database); !why.empty())
-      return fail(PGWAKE_INVALID,
-                  settings->database_called + ": " + pgwake::hide_secrets_in(why, settings->database));
+      return fail(PGWAKE_INVALID, settings->database_called + ": " + why);
     auto made = std::make_unique<pgwake_handle>();
     made->settings = std::move(*settings);
     made->worker = new client::worker(made->settings);

@@ -8,6 +8,8 @@
 #include <new>
 #include <thread>
 
+#include "common/redact.hpp"
+
 namespace pgwake::pg {
 
 // Outlives the connector while an attempt is under way.
@@ -58,6 +60,7 @@ connector::outcome connect_now(const connect_settings& settings) {
     out.failure.message = PQerrorMessage(out.conn.get());
     while (!out.failure.message.empty() && out.failure.message.back() == '\n') out.failure.message.pop_back();
     out.failure.login_refused = login_refused(out.failure.message);
+    out.failure.message = hide_secrets_in(out.failure.message, settings.conninfo);
     out.conn.reset();
   } else {
     out.info.backend_pid = PQbackendPID(out.conn.get());

@@ -10,6 +10,8 @@
 #include <memory>
 #include <set>
 
+#include "common/redact.hpp"
+
 namespace pgwake::pg {
 namespace {
 
@@ -60,6 +62,40 @@ std::set<std::string> service_keywords(const std::string& service) {
   return found;
 }
 
+bool is_plain_keyword(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == text.npos;
+}
+
+// libpq's words about a string that it cannot read repeat pieces of it, and where the string is not what its
+// writer meant, any piece may be the password. Only what looks like a keyword, with no password before it,
+// comes through.
+std::string without_pieces(const std::string& words, const std::string& conninfo) {
+  const auto begin = words.find('"');
+  const auto end = words.rfind('"');
+  if (begin == words.npos || begin == end) return words;
+  const auto piece = std::string_view(words).substr(begin + 1, end - begin - 1);
+  if (words.starts_with("invalid connection option ") || words.starts_with("invalid URI query parameter: "))
+    return is_plain_keyword(piece) && !has_password(conninfo.substr(0, conninfo.find(piece)))
+               ? words
+               : "it has a keyword that libpq does not know (a value with spaces needs single quotes)";
+  if (words.starts_with("missing \"=\" after "))
+    return "it has a word that no = follows (a value with spaces needs single quotes)";
+  if (const auto quotation = words.find(": \""); quotation != words.npos) return words.substr(0, quotation);
+  return "libpq cannot read it";
+}
+
+bool is_uri(std::string_view conninfo) {
+  return conninfo.starts_with("postgresql://") || conninfo.starts_with("postgres://");
+}
+
+bool looks_like_uri(std::string_view conninfo) {
+  constexpr std::string_view spaces = " \t\r\n\v\f";
+  const auto begin = conninfo.find_first_not_of(spaces);
+  if (begin == conninfo.npos) return false;
+  const auto word = conninfo.substr(begin, conninfo.find_first_of(" \t\r\n\v\f=", begin) - begin);
+  return word.find_first_of("@:/") != word.npos;
+}
+
 struct default_value {
   const char* keyword;
   const char* variable;  // of the environment, that wins over it
@@ -107,8 +143,11 @@ parameters connect_parameters(const connect_settings& settings) {
 
 std::string conninfo_fault(const std::string& conninfo) {
   std::string fault;
-  parse(conninfo, fault);
-  return fault;
+  if (parse(conninfo, fault)) return {};
+  if (!is_uri(conninfo) && looks_like_uri(conninfo))
+    return "it is no URI and no key=value pairs (a connection URI begins with postgresql:// or postgres://, "
+           "in small letters and with nothing before it)";
+  return without_pieces(fault, conninfo);
 }
 
 std::string database_of(const std::string& conninfo) {

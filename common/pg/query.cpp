@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "common/redact.hpp"
+
 namespace pgwake::pg {
 
 using boost::system::result;
@@ -167,7 +169,7 @@ target target_of(const connect_settings& settings) {
     out.user = text(PQuser(conn.get()));
     out.database = text(PQdb(conn.get()));
     const auto words = one_line(text(PQerrorMessage(conn.get())));
-    if (words.find("channel_binding") == words.npos) out.fault = words;
+    if (words.find("channel_binding") == words.npos) out.fault = hide_secrets_in(words, settings.conninfo);
   }
   const auto names = split(hosts);
   const auto numbers = split(addresses);

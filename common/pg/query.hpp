@@ -32,7 +32,7 @@ struct host_entry {
 struct target {
   std::vector<host_entry> hosts;
   std::string user, database, sslmode, sslrootcert;
-  std::string fault;  // set: libpq cannot use the settings at all
+  std::string fault;  // set: libpq cannot use the settings at all; without passwords
 };
 target target_of(const connect_settings& settings);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "integration/rig.hpp"
@@ -167,4 +168,63 @@ TEST_CASE(
   worker.close();
   serving.stop();
   CHECK(serving.log().find("\nERROR newline") == std::string::npos);
+}
+
+TEST_CASE("case 38: a connection string that is wrong is named by its cause, and none of it is repeated") {
+  const temp_dir home;
+  const auto told = [](std::vector<std::string> arguments,
+                       std::vector<std::pair<std::string, std::string>> env = {}) {
+    auto job = pgwaked_command(std::move(arguments));
+    job.env = std::move(env);
+    const auto result = run(std::move(job), 10s);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK((result.out + result.err).find("s3cr3t") == std::string::npos);
+    return result.out + result.err;
+  };
+  const auto told_by_all = [&](const std::string& conninfo) {
+    const std::vector<std::pair<std::string, std::string>> env = {{"PGWAKE_DATABASE", conninfo}};
+    write_file(home / "pgwaked.toml", "database = \"" + conninfo + "\"\n");
+    const std::string socket = home / "none";
+    std::vector<std::string> all = {told({"config"}, env),
+                                    told({"config", "--config", home / "pgwaked.toml"}),
+                                    told({"run", "--socket", socket}, env),
+                                    told({"run", "--socket", socket, "--database", conninfo}),
+                                    told({"doctor", "--socket", socket, "--json"}, env),
+                                    told({"listen", "c", "--socket", socket, "--database", conninfo})};
+    for (char c : {'\n', '\r'})
+      for (auto& text : all) std::replace(text.begin(), text.end(), c, ' ');
+    return all;
+  };
+  for (const std::string uri :
+       {"postgress://u:s3cr3tPW@h/d", "POSTGRES://u:s3cr3tPW@h/d", "postgresql//u:s3cr3tPW@h/d",
+        "postgresql:/u:s3cr3tPW@h/d", " postgres://u:s3cr3tPW@h/d", "u:s3cr3tPW@h/d",
+        "postgress://u:s3cr3t=PW@h/d"}) {
+    CAPTURE(uri);
+    for (const auto& text : told_by_all(uri)) {
+      CAPTURE(text);
+      CHECK(text.find("begins with postgresql:// or postgres://") != std::string::npos);
+    }
+  }
+  for (const std::string conninfo :
+       {"s3cr3t", "password=a s3cr3t", "password=a s3cr3t=x host=h", "s3cr3t=x", "postgres://u:s3cr3t%zz@h/d",
+        "postgres://u:a/b?s3cr3t@h/d", "postgres://u:s3cr3t@[::1/d"}) {
+    CAPTURE(conninfo);
+    told_by_all(conninfo);
+  }
+}
+
+TEST_CASE("case 38: a host name that is half a password is not shown by doctor, the hub or a worker") {
+  const temp_dir home;
+  const std::string conninfo = "postgres://u:a@s3cr3t@nohost.invalid/d";
+  const auto doctor =
+      run(pgwaked_command({"doctor", "--socket", home / "none", "--database", conninfo}), 20s);
+  CHECK(doctor.out.find("***@nohost.invalid cannot be resolved") != std::string::npos);
+  CHECK(doctor.out.find("s3cr3t") == std::string::npos);
+  process listening(pgwaked_command({"listen", "c", "--socket", home / "none", "--database", conninfo}));
+  CHECK(listening.wait_for_out("***@nohost.invalid", 10s));
+  CHECK(listening.out().find("s3cr3t") == std::string::npos);
+  process hub(pgwaked_command({"run", "--socket", home / "s", "--database", conninfo}));
+  CHECK(hub.wait_for_err("***@nohost.invalid", 10s));
+  CHECK(hub.err().find("s3cr3t") == std::string::npos);
 }

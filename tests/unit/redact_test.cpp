@@ -69,6 +69,23 @@ TEST_CASE("case 38: a password that should have been encoded is hidden all the s
         "postgresql://me@server:***@server.example/db");
 }
 
+TEST_CASE("case 38: what was meant for a URI and is none is hidden as a whole") {
+  for (const char* uri :
+       {"postgress://u:hush@h/d", "POSTGRES://u:hush@h/d", "postgresql//u:hush@h/d", "postgresql:/u:hush@h/d",
+        "u:hush@h/d", "://u:hush@h", "postgres:u:hush@h/d?sslmode=require", "postgress://u:hu=sh@h/d hush",
+        "postgress://h/d?password=hush", "postgresql:/h/d?password=hush"}) {
+    CAPTURE(uri);
+    CHECK(hide_password(uri) == "***");
+    CHECK(hide_password(std::string(" ") + uri) == " ***");
+    CHECK(has_password(uri));
+  }
+  CHECK(hide_password("\tpostgres://u:hush@h/d") == "\t***");
+  CHECK(hide_password("user=u dbname=postgress://u:hush@h/d") == "user=u dbname=***");
+  CHECK(hide_password("user=u 'postgres://u:hush@h/d'") == "user=u ***");
+  for (const char* plain : {"/run/pgwake/main/pgwake.sock", "a:b", "user=me@example host=h", "dbname=a://b"})
+    CHECK(hide_password(plain) == plain);
+}
+
 TEST_CASE("redact: a connection string without password stays as it is") {
   const std::string_view each =
       GENERATE("", "shop", "postgresql://", "postgresql:///", "postgresql://h", "postgresql://h:5432/db",
