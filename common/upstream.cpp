@@ -61,6 +61,7 @@ void upstream::connected(const session_info& info, steady_time now, actions& out
   state_ = state::checking;
   session_ = info;
   pooled_ = false;
+  outside_asked_ = outside_said_ = false;
   last_heard_ = now;
   query(step::identity, identity_sql, now, out);
 }
@@ -99,6 +100,7 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
   switch (done) {
     case step::none:
     case step::self_wait:
+    case step::outside:
       return;
     case step::identity:
       return identity_came(r, now, out);
@@ -114,11 +116,7 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
       if (!r.ok)
         return fail(r.sqlstate == "25006" || r.sqlstate == "55000" ? "recovery" : "listen", r.message, now,
                     out);
-      check_returned_ = false;
-      check_payload_ = settings_.self_check + ":" + std::to_string(++checks_);
-      return query(step::self_notify,
-                   "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(check_payload_), now,
-                   out);
+      return query(step::self_notify, next_check(), now, out);
     case step::self_notify:
       return notify_came(r, now, out);
     case step::probe:
@@ -266,6 +264,7 @@ std::optional<steady_time> upstream::command_deadline() const {
     case step::probe:
       return since + settings_.probe_timeout;
     case step::self_wait:
+    case step::outside:
       return sent_at_ + settings_.probe_timeout;
     case step::say:
     case step::self_notify:
@@ -286,6 +285,13 @@ void upstream::tick(steady_time now, bool quiet, actions& out) {
   if (const auto at = command_deadline(); quiet && at && now >= *at) {
     if (step_ == step::self_wait)
       return fail("deaf", "the session's own NOTIFY was committed and did not come back", now, out);
+    if (step_ == step::outside && outside_said_)
+      return fail(
+          "pooler",
+          "a connection pooler answers here that does not pass on notifications between transactions: it is "
+          "not in session mode; point `database` at PostgreSQL itself, or at a pool in session mode",
+          now, out);
+    if (step_ == step::outside) return without_outside("no answer in time", now, out);
     return fail("silent", "no byte from the server in time", now, out);
   }
   idle_work(now, out);

@@ -73,6 +73,10 @@ class upstream {
   struct close {
     std::string reason;
   };  // close the session; no answer
+  struct notify_outside {
+    std::string payload;
+    std::string sql;
+  };  // run it in a session of its own, for a moment; answer notified_outside()
   // Events for the owner.
   struct activated {
     std::string channel;
@@ -105,7 +109,8 @@ class upstream {
     std::string event;
     std::string text;
   };  // for the log
-  using action = std::variant<connect, send, close, activated, refused, lost, health, identified, said, note>;
+  using action = std::variant<connect, send, close, notify_outside, activated, refused, lost, health,
+                              identified, said, note>;
   using actions = std::vector<action>;
 
   upstream(settings s, std::uint64_t seed);
@@ -124,6 +129,8 @@ class upstream {
   void heard(steady_time now) { last_heard_ = now; }
   // A notification on the fence channel; true if it was this instance's own check.
   bool own_check(std::string_view payload, steady_time now, actions& out);
+  // The outcome of notify_outside, by its payload. `trouble` empty: it was committed.
+  void notified_outside(std::string_view payload, const std::string& trouble, steady_time now, actions& out);
   // Time has passed. `quiet`: a read pass just found nothing; only then deadlines of the server are judged
   // (U4).
   void tick(steady_time now, bool quiet, actions& out);
@@ -162,6 +169,7 @@ class upstream {
     self_listen,
     self_notify,
     self_wait,
+    outside,
     probe,
     listen,
     say
@@ -174,6 +182,9 @@ class upstream {
   void notify_came(const query_result& r, steady_time now, actions& out);
   void probe_came(const query_result& r, steady_time now, actions& out);
   void listened(const query_result& r, steady_time now, actions& out);
+  void check_came(steady_time now, actions& out);
+  void without_outside(const std::string& why, steady_time now, actions& out);
+  std::string next_check();
   void go_live(steady_time now, actions& out);
   void idle_work(steady_time now, actions& out);
   void fail(std::string reason, std::string detail, steady_time now, actions& out);
@@ -197,6 +208,8 @@ class upstream {
   bool ascii_ = false;
   bool counts_bytes_ = false;  // the database, of a channel's name as it is written here
   bool check_returned_ = false;
+  bool outside_asked_ = false;
+  bool outside_said_ = false;  // and committed
   std::string database_;
   std::deque<std::string> to_say_;
   std::uint64_t checks_ = 0;  // numbers the self-NOTIFYs

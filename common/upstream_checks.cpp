@@ -76,9 +76,41 @@ void upstream::notify_came(const query_result& r, steady_time now, actions& out)
     out.push_back(note{note::level::warning, "self check not possible", r.sqlstate + " " + r.message});
     return go_live(now, out);
   }
-  if (check_returned_) return go_live(now, out);
+  if (check_returned_) return check_came(now, out);
   step_ = step::self_wait;
   sent_at_ = now;
+}
+
+std::string upstream::next_check() {
+  check_returned_ = false;
+  check_payload_ = settings_.self_check + ":" + std::to_string(++checks_);
+  return "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(check_payload_);
+}
+
+// Its own NOTIFY comes back even through a pool in transaction mode, within the transaction. Another
+// session's comes only if this one is kept while it is idle.
+void upstream::check_came(steady_time now, actions& out) {
+  if (!pooled_ || std::exchange(outside_asked_, true)) return go_live(now, out);
+  auto sql = next_check();
+  step_ = step::outside;
+  sent_at_ = now;
+  out.push_back(notify_outside{check_payload_, std::move(sql)});
+}
+
+void upstream::notified_outside(std::string_view payload, const std::string& trouble, steady_time now,
+                                actions& out) {
+  if (state_ != state::checking || step_ != step::outside || payload != check_payload_) return;
+  if (!trouble.empty()) return without_outside(trouble, now, out);
+  outside_said_ = true;
+  sent_at_ = now;
+}
+
+// A pool of one connection in session mode has no second one to lend; one in transaction mode would.
+void upstream::without_outside(const std::string& why, steady_time now, actions& out) {
+  out.push_back(note{note::level::warning, "check of the pooler not possible",
+                     "a second session through it is needed for a moment: " + why});
+  step_ = step::none;
+  go_live(now, out);
 }
 
 bool upstream::own_check(std::string_view payload, steady_time now, actions& out) {
@@ -87,9 +119,9 @@ bool upstream::own_check(std::string_view payload, steady_time now, actions& out
            payload.substr(settings_.self_check.size()).starts_with(':');
   }
   check_returned_ = true;
-  if (state_ == state::checking && step_ == step::self_wait) {
+  if (state_ == state::checking && (step_ == step::self_wait || step_ == step::outside)) {
     step_ = step::none;
-    go_live(now, out);
+    check_came(now, out);
   }
   return true;
 }

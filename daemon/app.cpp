@@ -167,8 +167,16 @@ void app::close_worker(const engine::close_worker& c) {
 // The session
 
 void app::start_connecting() {
-  const auto world = real_surroundings();
-  const auto conninfo = read_database(loaded_.values, world);
+pg::connect_settings app::connect_settings(std::string conninfo) const {
+  pg::connect_settings s;
+  s.conninfo = std::move(conninfo);
+  s.application_name =
+      loaded_.values.application_name.empty() ? "pgwaked@" + host_name() : loaded_.values.application_name;
+  s.connect_timeout = loaded_.values.connect_timeout;
+  return s;
+}
+
+  const auto conninfo = read_database(loaded_.values, real_surroundings());
   if (!conninfo) {
     const connect_failure failure{conninfo.error().message, false};
     boost::asio::post(loop_, [this, failure] {
@@ -177,12 +185,7 @@ void app::start_connecting() {
     });
     return;
   }
-  pg::connect_settings s;
-  s.conninfo = *conninfo;
-  s.application_name =
-      loaded_.values.application_name.empty() ? "pgwaked@" + host_name() : loaded_.values.application_name;
-  s.connect_timeout = loaded_.values.connect_timeout;
-  connector_.start(std::move(s), [this](pg::connector::outcome outcome) {
+  connector_.start(connect_settings(*conninfo), [this](pg::connector::outcome outcome) {
     if (stopping_) return;
     if (outcome.conn) {
       session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), *this);
@@ -195,6 +198,22 @@ void app::start_connecting() {
 }
 
 void app::on_bytes() { engine_.heard(steady::now()); }
+void app::notify_outside(const engine::notify_outside& wanted) {
+  const auto told = [this, payload = wanted.payload](const std::string& trouble) {
+    if (stopping_) return;
+    engine_.notified_outside(payload, trouble, steady::now());
+    settle();
+  };
+  const auto conninfo = read_database(loaded_.values, real_surroundings());
+  if (!conninfo) return boost::asio::post(loop_, [told, why = conninfo.error().message] { told(why); });
+  auto s = connect_settings(*conninfo);
+  s.application_name = "pgwaked-check@" + host_name();
+  s.first = wanted.sql;
+  second_.emplace(loop_.get_executor());
+  second_->start(std::move(s),
+                 [told](const pg::connector::outcome& outcome) { told(outcome.failure.message); });
+}
+
 
 void app::on_result(query_result result) {
   engine_.result(result, steady::now());
@@ -243,6 +262,8 @@ void app::carry_out(engine::action& a) {
         } else if constexpr (std::is_same_v<kind, engine::send>) {
           if (session_) session_->query(std::move(x.sql));
         } else if constexpr (std::is_same_v<kind, engine::close_session>) {
+        } else if constexpr (std::is_same_v<kind, engine::notify_outside>) {
+          notify_outside(x);
           if (session_) session_->close();
           session_.reset();
         } else if constexpr (std::is_same_v<kind, engine::close_worker>) {

@@ -49,7 +49,9 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void carry_out();  // the engine's actions
   void carry_out(engine::action& a);
   void close_worker(const engine::close_worker& c);
+  pgwake::pg::connect_settings connect_settings(std::string conninfo) const;
   void start_connecting();
+  void notify_outside(const engine::notify_outside& wanted);
   void flush_touched();
   void settle();  // carry out, flush, arm
   void arm();
@@ -83,6 +85,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   acceptor acceptor_;
   std::optional<metrics_server> metrics_;
   pgwake::pg::connector connector_{loop_.get_executor()};
+  std::optional<pgwake::pg::connector> second_;  // behind a pooler, for a moment
   std::shared_ptr<pgwake::pg::session> session_;
   std::unordered_map<worker_id, std::shared_ptr<worker_io>> workers_;
   std::chrono::steady_clock::time_point started_;

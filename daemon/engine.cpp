@@ -267,6 +267,13 @@ void engine::connect_failed(const connect_failure& failure, steady_time now) {
 }
 
 void engine::result(const query_result& r, steady_time now) {
+void engine::notified_outside(std::string_view payload, const std::string& trouble, steady_time now) {
+  upstream::actions out;
+  upstream_.notified_outside(payload, trouble, now, out);
+  take(out, now);
+  settle(now);
+}
+
   upstream::actions out;
   upstream_.result(r, now, out);
   take(out, now);
@@ -369,6 +376,8 @@ void engine::take(upstream::actions& from, steady_time now) {
           } else if constexpr (std::is_same_v<kind, upstream::close>) {
             actions_.push_back(close_session{std::move(x.reason)});
           } else if constexpr (std::is_same_v<kind, upstream::activated>) {
+          } else if constexpr (std::is_same_v<kind, upstream::notify_outside>) {
+            actions_.emplace_back(std::move(x));
             hub_.activated(x.channel, now);
           } else if constexpr (std::is_same_v<kind, upstream::refused>) {
             hub_.refused(x.channel, x.why, x.sqlstate, x.reason, now);

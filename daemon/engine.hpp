@@ -56,6 +56,7 @@ class engine {
   struct send {
     std::string sql;
   };
+  using notify_outside = pgwake::upstream::notify_outside;
   struct close_session {
     std::string reason;
   };
@@ -78,7 +79,8 @@ class engine {
     std::string event;
     std::string fields;
   };
-  using action = std::variant<connect, send, close_session, close_worker, make_stats, do_control, note>;
+  using action =
+      std::variant<connect, send, notify_outside, close_session, close_worker, make_stats, do_control, note>;
 
   engine(config c, std::uint64_t seed);
 
@@ -103,6 +105,7 @@ class engine {
   // The session, as `connect` and `send` brought about.
   void connected(const pgwake::session_info& info, pgwake::steady_time now);
   void connect_failed(const pgwake::connect_failure& failure, pgwake::steady_time now);
+  void notified_outside(std::string_view payload, const std::string& trouble, pgwake::steady_time now);
   void result(const pgwake::query_result& r, pgwake::steady_time now);
   void heard(pgwake::steady_time now) { upstream_.heard(now); }
   void notification(std::string_view channel, std::string_view payload, int by, pgwake::steady_time now);

@@ -59,6 +59,8 @@ void machine::upstream_did(steady_time now, machine_actions& out) {
               out.emplace_back(query_session{std::move(x.sql)});
             } else if constexpr (std::is_same_v<kind, upstream::close>) {
               out.emplace_back(close_session{});
+            } else if constexpr (std::is_same_v<kind, upstream::notify_outside>) {
+              out.emplace_back(std::move(x));
             } else if constexpr (std::is_same_v<kind, upstream::activated>) {
               failover_.own_activated(x.channel, now, mine_);
             } else if constexpr (std::is_same_v<kind, upstream::refused>) {
@@ -151,6 +153,14 @@ void machine::session_opened(const session_info& info, steady_time now, machine_
 void machine::session_failed(const connect_failure& failure, steady_time now, machine_actions& out) {
   if (!upstream_) return;
   upstream_->connect_failed(failure, now, theirs_);
+  upstream_did(now, out);
+  run(now, out);
+}
+
+void machine::session_notified_outside(std::string_view payload, const std::string& trouble, steady_time now,
+                                       machine_actions& out) {
+  if (!upstream_) return;
+  upstream_->notified_outside(payload, trouble, now, theirs_);
   upstream_did(now, out);
   run(now, out);
 }

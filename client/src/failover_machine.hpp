@@ -16,10 +16,12 @@ namespace pgwake::client {
 struct open_session {};  // answer session_opened() or session_failed(); one attempt at a time
 struct query_session {
   std::string sql;
-};                        // answer session_result()
-struct close_session {};  // no answer
-using machine_action = std::variant<connect_hub, close_hub, send_hub, acquire_slot, release_slot, deliver,
-                                    forget, answered, open_session, query_session, close_session>;
+};                                                // answer session_result()
+struct close_session {};                          // no answer
+using notify_outside = upstream::notify_outside;  // answer session_notified_outside()
+using machine_action =
+    std::variant<connect_hub, close_hub, send_hub, acquire_slot, release_slot, deliver, forget, answered,
+                 open_session, query_session, close_session, notify_outside>;
 using machine_actions = std::vector<machine_action>;
 
 // One whole client without its I/O: the failover core, and the life of its own PostgreSQL session, which is
@@ -47,6 +49,8 @@ class machine {
   // An attempt that was begun for an own connection since given up serves the next one as well.
   void session_opened(const session_info& info, steady_time now, machine_actions& out);
   void session_failed(const connect_failure& failure, steady_time now, machine_actions& out);
+  void session_notified_outside(std::string_view payload, const std::string& trouble, steady_time now,
+                                machine_actions& out);
   void session_heard(steady_time now);
   void session_result(const query_result& r, steady_time now, machine_actions& out);
   void session_notification(int by, std::string_view channel, std::string_view payload, steady_time now,

@@ -40,6 +40,15 @@ void own_link::query(const std::string& sql) {
   if (session_) session_->query(sql);
 }
 
+void own_link::notify(const std::string& payload, const std::string& sql) {
+  auto settings = settings_;
+  settings.first = sql;
+  second_.emplace(loop_.get_executor());
+  second_->start(std::move(settings), [this, payload](pg::connector::outcome outcome) {
+    events_.on_own_notified(payload, outcome.failure.message);
+  });
+}
+
 bool own_link::read_pass() { return session_ && session_->read_pass(); }
 
 void own_link::close() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@ class own_events : public pg::session_events {
  public:
   virtual void on_own_opened(const session_info& info) = 0;
   virtual void on_own_failed(const connect_failure& failure) = 0;
+  virtual void on_own_notified(const std::string& payload, const std::string& trouble) = 0;
 };
 
 // The own PostgreSQL session: opened off the loop, kept on it. Background thread only.
@@ -28,9 +30,13 @@ class own_link {
   // One attempt at a time: while one is under way, its outcome is the answer.
   void open();
   void query(const std::string& sql);
+  // Runs it in a session of its own, on a thread; its outcome is told by the payload. An earlier one that is
+  // still under way is not told any more.
+  void notify(const std::string& payload, const std::string& sql);
   bool read_pass();
   void close();
-  bool connecting() const { return connector_.busy(); }  // in a thread that cannot be interrupted
+  // In a thread that cannot be interrupted.
+  bool connecting() const { return connector_.busy() || (second_ && second_->busy()); }
   // From here to forked(), any thread. An attempt has not been answered yet.
   bool under_way() const { return under_way_; }
   // A process was forked meanwhile: the child may hold that very connection, whose descriptor only libpq
@@ -47,6 +53,7 @@ class own_link {
   own_events& events_;
   pg::connect_settings settings_;
   pg::connector connector_;
+  std::optional<pg::connector> second_;
   std::shared_ptr<pg::session> session_;
   std::atomic<bool> under_way_ = false;
   std::atomic<bool> tainted_ = false;

@@ -58,7 +58,7 @@ std::string program() {
 // application's thread.
 bool quick(const machine_action& a) {
   return !std::holds_alternative<connect_hub>(a) && !std::holds_alternative<open_session>(a) &&
-         !std::holds_alternative<acquire_slot>(a);
+         !std::holds_alternative<acquire_slot>(a) && !std::holds_alternative<notify_outside>(a);
 }
 
 settings completed(settings s) {
@@ -302,6 +302,8 @@ void worker::carry_out(machine_action& a) {
           own_.open();
         } else if constexpr (std::is_same_v<kind, query_session>) {
           own_.query(x.sql);
+        } else if constexpr (std::is_same_v<kind, notify_outside>) {
+          own_.notify(x.payload, x.sql);
         } else if constexpr (std::is_same_v<kind, close_session>) {
           own_.close();
         } else {
@@ -374,6 +376,11 @@ void worker::on_own_opened(const session_info& info) {
 
 void worker::on_own_failed(const connect_failure& failure) {
   machine_->session_failed(failure, clock_now(), actions_);
+  finish_turn();
+}
+
+void worker::on_own_notified(const std::string& payload, const std::string& trouble) {
+  machine_->session_notified_outside(payload, trouble, clock_now(), actions_);
   finish_turn();
 }
 

@@ -53,6 +53,7 @@ class worker final : public fork_guest, private loop_turns, private hub_events, 
   void on_hub_turn_end() override { finish_turn(); }
   void on_own_opened(const session_info& info) override;
   void on_own_failed(const connect_failure& failure) override;
+  void on_own_notified(const std::string& payload, const std::string& trouble) override;
   void on_bytes() override;
   void on_result(query_result result) override;
   void on_notification(int backend_pid, std::string_view channel, std::string_view payload) override;

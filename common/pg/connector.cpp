@@ -42,6 +42,21 @@ std::string place(const PGconn* conn) {
   return std::string(host != nullptr ? host : "") + ":" + (port != nullptr ? port : "");
 }
 
+std::string without_newline(const char* words) {
+  std::string out = words;
+  while (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
+// What it failed with; empty: nothing.
+std::string run_first(PGconn* conn, const std::string& sql) {
+  if (sql.empty()) return "";
+  PGresult* result = PQexec(conn, sql.c_str());
+  const auto status = PQresultStatus(result);
+  PQclear(result);
+  return status == PGRES_COMMAND_OK ? "" : without_newline(PQerrorMessage(conn));
+}
+
 connector::outcome connect_now(const connect_settings& settings) {
   const auto parameters = connect_parameters(settings);
   std::vector<const char*> keywords;
@@ -57,10 +72,12 @@ connector::outcome connect_now(const connect_settings& settings) {
   if (!out.conn) {
     out.failure.message = "out of memory";
   } else if (PQstatus(out.conn.get()) != CONNECTION_OK || PQsocket(out.conn.get()) < 0) {
-    out.failure.message = PQerrorMessage(out.conn.get());
-    while (!out.failure.message.empty() && out.failure.message.back() == '\n') out.failure.message.pop_back();
+    out.failure.message = without_newline(PQerrorMessage(out.conn.get()));
     out.failure.login_refused = login_refused(out.failure.message);
     out.failure.message = hide_secrets_in(out.failure.message, settings.conninfo);
+    out.conn.reset();
+  } else if (auto fault = run_first(out.conn.get(), settings.first); !fault.empty()) {
+    out.failure.message = std::move(fault);
     out.conn.reset();
   } else {
     out.info.backend_pid = PQbackendPID(out.conn.get());

@@ -15,6 +15,7 @@ struct connect_settings {
   std::string conninfo;  // any libpq connection string; empty: PG* environment and libpq's defaults
   std::string application_name;
   millis connect_timeout{5'000};  // per host
+  std::string first{};            // one command to be run on the connecting thread, if any
 };
 
 // The user's connection string with pgwake's defaults for whatever the user left open, be it in the string,
@@ -22,8 +23,8 @@ struct connect_settings {
 // pgwake's. Reads environment and service file; call it on the connecting thread.
 parameters connect_parameters(const connect_settings& settings);
 
-// Empty if libpq can parse the string, else why not, in words that repeat none of its values: a string that is
-// no URI for a letter shows its password wherever it is quoted.
+// Empty if libpq can parse the string, else why not, in words that repeat none of its values: a string that
+// is no URI for a letter shows its password wherever it is quoted.
 std::string conninfo_fault(const std::string& conninfo);
 
 // What libpq makes of the string: the dbname it would ask for, empty if none is said anywhere.

@@ -45,6 +45,19 @@ TEST_CASE(
     worker.subscribe("c");
     pg.notify("c", "through it");
     worker.expect_wake("c", "through it");
+  } else {
+    hub_daemon hub({.database = pooler.conninfo(),
+                    .arguments = {"--allow-session-pooler", "--probe-timeout", "1s"},
+                    .until = readiness::accepting});
+    auto worker = hub.connect_v1();
+    worker.sub("c");
+    const auto refused = [&] {
+      const auto frame = worker.next(5s);
+      CHECK((!frame || frame->t() == "status"));  // no ack from a session that hears nothing
+      return frame && frame->string("reason") == "pooler";
+    };
+    REQUIRE_EVENTUALLY(refused(), 10s);
+    CHECK(hub.log().find("session mode") != std::string::npos);
   }
 }
 

@@ -53,12 +53,61 @@ TEST_CASE("U3, case 36: with allow_session_pooler it is accepted and said") {
   r.ok({"7"}), r.ok({"9"}), r.ok();
   r.notify(r.check_payload());
   r.ok();
+  r.notify(r.check_payload());  // another session's
   r.took();
   CHECK(r.up.healthy());
   // The probe expects the backend that answered, not the one libpq was told.
   r.now += 15s;
   CHECK(r.tick() == strings{"send probe"});
   CHECK(r.ok({"43", "1", "0"}).empty());
+}
+
+TEST_CASE("U3, case 36: behind a pooler, another session's NOTIFY must come, or it is no session pooler") {
+  auto s = upstream_rig::defaults();
+  s.allow_session_pooler = true;
+  auto r = connected(s);
+  r.up.want("c", r.now, r.out);
+  r.identity("43"), r.ok({"7"}), r.ok({"9"}), r.ok(), r.ok();
+  CHECK(r.notify(r.check_payload()));
+  CHECK(r.took() == strings{"outside"});
+  CHECK(r.up.now_in() == upstream::state::checking);
+  const auto payload = r.check_payload();
+  const auto told = [&](const std::string& trouble) {
+    r.up.notified_outside(payload, trouble, r.now, r.out);
+    return r.took();
+  };
+  SECTION("it comes before its own end is told") {
+    CHECK(r.notify(payload));
+    CHECK(r.took() == strings{"send LISTEN \"c\"", "healthy"});
+    CHECK(told("").empty());
+    CHECK(told("too late to matter").empty());
+  }
+  SECTION("it comes after") {
+    CHECK(told("").empty());
+    CHECK(r.notify(payload));
+    CHECK(r.took() == strings{"send LISTEN \"c\"", "healthy"});
+  }
+  SECTION("it was committed and does not come: transaction mode") {
+    r.now += 4s;
+    CHECK(told("").empty());
+    r.now += 4s;
+    CHECK(r.tick().empty());
+    CHECK(r.sleep() == strings{"close pooler", "unhealthy pooler"});
+    CHECK_THAT(r.up.detail(), Contains("session mode"));
+    // The next session is asked anew, and what is left of this one counts no more.
+    CHECK(r.sleep() == strings{"connect"});
+    r.connected();
+    r.identity("43"), r.ok({"7"}), r.ok({"9"}), r.ok(), r.ok();
+    CHECK(r.notify(r.check_payload()));
+    CHECK(r.took() == strings{"outside"});
+    CHECK(told("late").empty());
+    CHECK(r.up.now_in() == upstream::state::checking);
+  }
+  SECTION("there is no second session to be had: said, and believed") {
+    CHECK(told("no more connections allowed") == strings{"send LISTEN \"c\"", "healthy"});
+    CHECK_THAT(r.notes.front() + r.notes.back(), Contains("no more connections allowed"));
+  }
+  SECTION("nor an answer") { CHECK(r.sleep() == strings{"send LISTEN \"c\"", "healthy"}); }
 }
 
 TEST_CASE("U3: a standby is refused, and tried again") {

@@ -44,6 +44,10 @@ struct upstream_rig {
     return "send " + sql;
   }
   std::string say(upstream::close& x) { return "close " + x.reason; }
+  std::string say(upstream::notify_outside& x) {
+    sql = x.sql;
+    return "outside";
+  }
   std::string say(upstream::activated& x) { return "activated " + x.channel; }
   std::string say(upstream::refused& x) { return "refused " + x.channel + " " + x.sqlstate; }
   std::string say(upstream::lost& x) { return "lost " + x.reason; }
