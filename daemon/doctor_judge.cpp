@@ -1,6 +1,8 @@
 // The verdicts, check by check, in the order of the chain from settings to budget.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "daemon/doctor_checks.hpp"
 #include "daemon/status_text.hpp"
@@ -27,6 +29,10 @@ finding warn(const char* check, std::string found, std::string advice) {
 }
 finding fail(const char* check, std::string found, std::string advice) {
   return {check, verdict::failure, std::move(found), std::move(advice)};
+}
+
+void skip(const char* check, std::string why, doctor_report& out) {
+  out.skipped.push_back({check, std::move(why)});
 }
 
 void judge_settings(const doctor_facts& f, doctor_report& out) {
@@ -87,7 +93,7 @@ void judge_socket(const doctor_facts& f, doctor_report& out) {
 }
 
 void judge_hub(const doctor_facts& f, doctor_report& out) {
-  if (!f.hub) return out.skipped.push_back("hub");
+  if (!f.hub) return skip("hub", "no hub answers", out);
   const auto& h = *f.hub;
   const auto& s = h.status;
   std::string found = "version " + s.version + ", PID " + std::to_string(s.pid) + ", user " + h.user + ", " +
@@ -152,6 +158,31 @@ void judge_limits(const doctor_facts& f, doctor_report& out) {
     out.findings.push_back(ok("limits", found));
 }
 
+namespace {
+
+// In the order of the chain. `connect` is none of them: it only ever fails, and then stands for those behind
+// it.
+constexpr std::array chain = {"settings", "socket",   "hub",      "limits", "name",    "tls",
+                              "login",    "primary",  "pooler",   "listen", "version", "slots",
+                              "queue",    "timeouts", "fallback", "clock",  "budget"};
+
+// Each check is in one of the two lists: what was not found out is skipped, for its own reason or the general
+// one.
+void complete(const doctor_facts& f, doctor_report& out) {
+  const char* general = hub_has_the_slot(f) ? "the role's CONNECTION LIMIT leaves doctor no session"
+                        : f.session         ? "the server would not say"
+                                            : "no session with the server";
+  const auto reasons = std::exchange(out.skipped, {});
+  for (const char* check : chain) {
+    const auto same = [&](const auto& one) { return one.check == check; };
+    if (std::any_of(out.findings.begin(), out.findings.end(), same)) continue;
+    const auto own = std::find_if(reasons.begin(), reasons.end(), same);
+    skip(check, own != reasons.end() ? own->why : general, out);
+  }
+}
+
+}  // namespace
+
 }  // namespace doctor
 
 doctor_report judge(const doctor_facts& f) {
@@ -162,13 +193,11 @@ doctor_report judge(const doctor_facts& f) {
   judge_hub(f, out);
   judge_limits(f, out);
   judge_servers(f, out);
-  if (f.session) {
+  if (f.session)
     judge_session(f, *f.session, out);
-  } else {
-    for (const char* check :
-         {"pooler", "listen", "version", "slots", "queue", "timeouts", "fallback", "clock", "budget"})
-      out.skipped.emplace_back(check);
-  }
+  else if (hub_has_the_slot(f))
+    judge_hubs_session(f, f.hub->status.upstream, out);
+  complete(f, out);
   return out;
 }
 

@@ -36,7 +36,8 @@ std::string days(std::int64_t seconds) {
 }
 
 void judge_names(const server& s, doctor_report& out) {
-  if (s.host.is_directory()) return;
+  if (s.host.is_directory())
+    return out.findings.push_back(ok("name", s.host.host + " is a directory of sockets: no name to resolve"));
   const auto& name = s.host.host.empty() ? s.host.hostaddr : s.host.host;
   std::string list;
   for (const auto& a : s.addresses) list += (list.empty() ? "" : ", ") + a;
@@ -109,6 +110,18 @@ void judge_tls(const server& s, doctor_report& out) {
   out.findings.push_back(ok("tls", found));
 }
 
+finding login_ok(const doctor_facts& f, const server& s) {
+  return ok("login", place(s.host) + ": user " + f.user + ", database " + f.database);
+}
+
+bool has_the_slot(const doctor_facts& f, const server& s) {
+  if (!f.hub || !f.hub->status.healthy || !s.failure) return false;
+  if (s.failure->sqlstate != "53300" || !mentions(s.failure->message, "for role")) return false;
+  const auto& name = s.host.host.empty() ? s.host.hostaddr : s.host.host;
+  const auto& up = f.hub->status.upstream;
+  return up.server == name + ":" + s.host.port && up.database == f.database;
+}
+
 // One failed connect, by SQLSTATE where the server gave one.
 finding connect_finding(const doctor_facts& f, const server& s) {
   const auto& e = *s.failure;
@@ -116,6 +129,9 @@ finding connect_finding(const doctor_facts& f, const server& s) {
   const auto words = after_prefix(e.message);
   const auto login = [&](const char* advice) { return fail("login", at + ": " + words, advice); };
   if (e.sqlstate == "53300") {
+    if (has_the_slot(f, s))
+      return ok("slots", at + ": the role's CONNECTION LIMIT is used up, and the running hub has the one it "
+                              "needs; fallbacks of this role get none");
     const bool of_role = mentions(words, "for role") || mentions(words, "for database");
     const bool hub_lives = f.hub && f.hub->status.healthy;
     if (of_role && hub_lives)
@@ -166,6 +182,11 @@ finding connect_finding(const doctor_facts& f, const server& s) {
 
 }  // namespace
 
+bool hub_has_the_slot(const doctor_facts& f) {
+  return !f.session &&
+         std::any_of(f.servers.begin(), f.servers.end(), [&](const server& s) { return has_the_slot(f, s); });
+}
+
 void judge_servers(const doctor_facts& f, doctor_report& out) {
   std::string standbys;
   bool primary = false;
@@ -176,12 +197,14 @@ void judge_servers(const doctor_facts& f, doctor_report& out) {
     if (s.failure) {
       auto one = doctor_report{};
       if (!judge_tls_failure(f, s, one)) one.findings.push_back(connect_finding(f, s));
+      // The limit is looked at behind the password.
+      if (has_the_slot(f, s)) one.findings.push_back(login_ok(f, s));
       out.findings.insert(out.findings.end(), one.findings.begin(), one.findings.end());
       continue;
     }
     any = true;
     judge_tls(s, out);
-    out.findings.push_back(ok("login", place(s.host) + ": user " + f.user + ", database " + f.database));
+    out.findings.push_back(login_ok(f, s));
     if (s.in_recovery.value_or(false))
       standbys += (standbys.empty() ? "" : ", ") + place(s.host);
     else
@@ -193,7 +216,7 @@ void judge_servers(const doctor_facts& f, doctor_report& out) {
       if (one.how == verdict::failure && (one.check == "connect" || one.check == "name" ||
                                           one.check == "login" || one.check == "tls" || one.check == "slots"))
         one.how = verdict::warning;
-  if (!any) return out.skipped.push_back("primary");
+  if (!any) return;
   if (primary)
     out.findings.push_back(
         ok("primary", standbys.empty() ? "a primary answers" : "a primary answers; standby: " + standbys));

@@ -36,7 +36,11 @@ void judge_pooler(const doctor_facts& f, const look& s, doctor_report& out) {
 }
 
 void judge_notify(const look& s, doctor_report& out) {
-  if (!s.notify) return out.skipped.push_back("listen");
+  if (!s.notify)
+    return skip("listen",
+                s.pooler == pooling::transaction ? "a LISTEN would be left behind in the pool"
+                                                 : "a standby does not take it",
+                out);
   switch (*s.notify) {
     case delivery::arrived:
       return out.findings.push_back(
@@ -60,9 +64,9 @@ void judge_notify(const look& s, doctor_report& out) {
   }
 }
 
-void judge_version(const look& s, doctor_report& out) {
-  const auto name = printable(server_version_name(s.server_version));
-  if (s.server_version < oldest_version)
+void judge_version(std::int64_t version, doctor_report& out) {
+  const auto name = printable(server_version_name(version));
+  if (version < oldest_version)
     return out.findings.push_back(warn("version", name + " is older than any version pgwake was tried with",
                                        "upgrade PostgreSQL: this one gets no fixes any more"));
   out.findings.push_back(ok("version", name));
@@ -76,7 +80,7 @@ std::string who(const doctor_facts::transaction_look& t) {
 }
 
 void judge_slots(const doctor_facts& f, const look& s, doctor_report& out) {
-  if (!s.slots) return out.skipped.push_back("slots");
+  if (!s.slots) return;
   const auto& n = *s.slots;
   const auto free = n.free_for_us();
   std::string found = std::to_string(n.used) + " of " + std::to_string(n.max_connections) +
@@ -106,9 +110,8 @@ void judge_slots(const doctor_facts& f, const look& s, doctor_report& out) {
   out.findings.push_back(ok("slots", found));
 }
 
-void judge_queue(const doctor_facts& f, const look& s, doctor_report& out) {
-  if (!s.queue_usage) return out.skipped.push_back("queue");
-  const double usage = *s.queue_usage;
+void judge_queue(const doctor_facts& f, double usage,
+                 const std::optional<doctor_facts::transaction_look>& oldest, doctor_report& out) {
   const std::string found = number(usage * 100) + " % of the notify queue is in use (threshold " +
                             number(f.queue_threshold * 100) + " %)";
   if (usage < f.queue_threshold) return out.findings.push_back(ok("queue", found));
@@ -116,7 +119,7 @@ void judge_queue(const doctor_facts& f, const look& s, doctor_report& out) {
       "a session that has run LISTEN is idle in transaction, or does not read; end it "
       "(pg_terminate_backend). At "
       "100 % every NOTIFY on the server fails";
-  if (s.oldest) advice += ". The oldest transaction: " + who(*s.oldest);
+  if (oldest) advice += ". The oldest transaction: " + who(*oldest);
   out.findings.push_back(usage >= queue_failure ? fail("queue", found, advice)
                                                 : warn("queue", found, advice));
 }
@@ -143,7 +146,7 @@ void judge_timeouts(const look& s, doctor_report& out) {
 }
 
 void judge_fallback(const doctor_facts& f, const look& s, doctor_report& out) {
-  if (!s.census) return out.skipped.push_back("fallback");
+  if (!s.census) return;
   const auto it = s.census->find(f.this_host);
   const auto here = it == s.census->end() ? doctor_facts::host_census{} : it->second;
   if (here.fallbacks > 0)
@@ -164,7 +167,7 @@ void judge_fallback(const doctor_facts& f, const look& s, doctor_report& out) {
 }
 
 void judge_clock(const look& s, doctor_report& out) {
-  if (!s.clock_off_s) return out.skipped.push_back("clock");
+  if (!s.clock_off_s) return;
   const double off = *s.clock_off_s;
   if (std::abs(off) < clock_tolerance_s)
     return out.findings.push_back(ok("clock", "as the server's, to " + number(std::abs(off)) + " s"));
@@ -176,7 +179,7 @@ void judge_clock(const look& s, doctor_report& out) {
 }
 
 void judge_budget(const doctor_facts& f, const look& s, doctor_report& out) {
-  if (!s.census || !s.slots) return out.skipped.push_back("budget");
+  if (!s.census || !s.slots) return;
   connection_budget b;
   b.by_host = *s.census;
   for (const auto& [host, n] : b.by_host) b.server_now += n.hubs + n.fallbacks;
@@ -210,13 +213,23 @@ void judge_budget(const doctor_facts& f, const look& s, doctor_report& out) {
 void judge_session(const doctor_facts& f, const look& s, doctor_report& out) {
   judge_pooler(f, s, out);
   judge_notify(s, out);
-  judge_version(s, out);
+  judge_version(s.server_version, out);
   judge_slots(f, s, out);
-  judge_queue(f, s, out);
+  if (s.queue_usage) judge_queue(f, *s.queue_usage, s.oldest, out);
   judge_timeouts(s, out);
   judge_fallback(f, s, out);
   judge_clock(s, out);
   judge_budget(f, s, out);
+}
+
+void judge_hubs_session(const doctor_facts& f, const hub_status::upstream_state& s, doctor_report& out) {
+  out.findings.push_back(ok("primary", "the hub's session is on a primary"));
+  out.findings.push_back(
+      ok("pooler", s.pooler ? "the hub's session goes through a pooler in session mode, which the "
+                              "hub was told to accept"
+                            : "none: the hub's session is PostgreSQL's own"));
+  if (s.server_version > 0) judge_version(s.server_version, out);
+  if (s.queue_usage) judge_queue(f, *s.queue_usage, std::nullopt, out);
 }
 
 }  // namespace pgwaked::doctor

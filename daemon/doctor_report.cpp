@@ -78,6 +78,23 @@ std::string budget_text(const connection_budget& b, std::size_t width) {
   return out;
 }
 
+// `tls, clock: why`, a line for each reason.
+std::vector<std::string> skipped_lines(const doctor_report& r) {
+  std::vector<std::pair<std::string, std::string>> by_reason;
+  for (const auto& s : r.skipped) {
+    auto known = std::find_if(by_reason.begin(), by_reason.end(),
+                              [&](const auto& pair) { return pair.first == s.why; });
+    if (known == by_reason.end())
+      by_reason.emplace_back(s.why, s.check);
+    else
+      known->second += ", " + s.check;
+  }
+  std::vector<std::string> out;
+  out.reserve(by_reason.size());
+  for (const auto& [why, checks] : by_reason) out.push_back(checks + ": " + why);
+  return out;
+}
+
 std::string summary(const doctor_report& r) {
   const auto count = [&](verdict v) {
     return std::count_if(r.findings.begin(), r.findings.end(), [v](const auto& f) { return f.how == v; });
@@ -85,7 +102,8 @@ std::string summary(const doctor_report& r) {
   const auto named = [](std::ptrdiff_t n, const char* thing) {
     return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
   };
-  if (r.worst() == verdict::ok) return "All good.";
+  if (r.worst() == verdict::ok)
+    return r.skipped.empty() ? "All good." : "All good, as far as it could be looked at.";
   return named(count(verdict::failure), "failure") + ", " + named(count(verdict::warning), "warning") + ".";
 }
 
@@ -115,11 +133,8 @@ std::string report_text(const doctor_report& r, std::size_t width, bool colours)
       out += wrapped(std::string(verdict_width + check_width, ' ') + (terminal_is_utf8() ? "→ " : "-> "),
                      printable(f.advice), width);
   }
-  if (!r.skipped.empty()) {
-    std::string names;
-    for (const auto& s : r.skipped) names += (names.empty() ? "" : ", ") + s;
-    out += wrapped(left_aligned("skipped", verdict_width + check_width), names, width);
-  }
+  const auto skipped = left_aligned("skipped", verdict_width + check_width);
+  for (const auto& line : skipped_lines(r)) out += wrapped(skipped, printable(line), width);
   if (r.budget) out += budget_text(*r.budget, width);
   return out + "\n" + summary(r) + "\n";
 }
@@ -147,8 +162,12 @@ std::string report_json(const doctor_report& r) {
   w.EndArray();
   w.Key("skipped");
   w.StartArray();
-  for (const auto& s : r.skipped) w.String(s.c_str());
+  for (const auto& s : r.skipped) w.String(s.check.c_str());
   w.EndArray();
+  w.Key("skipped_because");
+  w.StartObject();
+  for (const auto& s : r.skipped) put(w, s.check.c_str(), s.why);
+  w.EndObject();
   w.Key("budget");
   if (r.budget)
     put(w, *r.budget);

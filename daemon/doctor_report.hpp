@@ -32,9 +32,14 @@ struct connection_budget {
   std::int64_t free = 0;
 };
 
+struct skipped_check {
+  std::string check;
+  std::string why;
+};
+
 struct doctor_report {
-  std::vector<finding> findings;     // in the order of the chain
-  std::vector<std::string> skipped;  // checks that could not be made
+  std::vector<finding> findings;       // in the order of the chain
+  std::vector<skipped_check> skipped;  // checks that could not be made; none of them has a finding
   std::optional<connection_budget> budget;
   verdict worst() const;
 };
@@ -44,7 +49,8 @@ doctor_report judge(const doctor_facts& facts);
 
 // For people; `colours` for a terminal. At most `width` columns where words allow it.
 std::string report_text(const doctor_report& r, std::size_t width, bool colours);
-// One object: `verdict`, `checks` (list of `check`, `verdict`, `found`, `advice`), `skipped`, `budget`.
+// One object: `verdict`, `checks` (list of `check`, `verdict`, `found`, `advice`), `skipped` (list of
+// checks), `skipped_because` (by check), `budget`.
 std::string report_json(const doctor_report& r);
 
 }  // namespace pgwaked

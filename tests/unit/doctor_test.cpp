@@ -2,6 +2,7 @@
 
 #include <rapidjson/document.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "daemon/doctor_report.hpp"
@@ -32,6 +33,9 @@ facts healthy() {
   hub.status.max_channels = 50'000;
   hub.status.upstream.database = "shop";
   hub.status.upstream.system_id = "7";
+  hub.status.upstream.server = "db:5432";
+  hub.status.upstream.server_version = 150'018;
+  hub.status.upstream.queue_usage = 0.0;
   f.hub = hub;
   facts::server_look server;
   server.host = {"db", "", "5432"};
@@ -158,7 +162,8 @@ TEST_CASE("doctor: the socket") {
     f.hub.reset();
     f.socket.failure = hub_failure{what, "the words"};
     expect(f, {"socket", failure, "the words"});
-    CHECK(judge(f).skipped == std::vector<std::string>{"hub"});
+    REQUIRE(judge(f).skipped.size() == 1);
+    CHECK(judge(f).skipped[0].check == "hub");
   }
 }
 
@@ -259,8 +264,9 @@ TEST_CASE("doctor: slots") {
   expect(without_session({"53300", "failed: FATAL:  sorry, too many clients already"}),
          {"slots", failure, "max_connections"});
   const pgwake::pg::query_failure of_role{"53300", "failed: FATAL:  too many connections for role \"app\""};
-  expect(without_session(of_role), {"slots", warning, "running hub"});
   auto f = without_session(of_role);
+  f.hub->status.upstream.database = "another";  // so the hub may hold none of these
+  expect(f, {"slots", warning, "running hub"});
   f.hub.reset();
   expect(f, {"slots", failure, "CONNECTION LIMIT"});
   f = healthy();
@@ -274,6 +280,66 @@ TEST_CASE("doctor: slots") {
   f = healthy();
   f.session->role = facts::role_look{"app", false, 5, 5, -1, 0};
   expect(f, {"slots", warning, "may have 5 and has 5"});
+}
+
+TEST_CASE("U8: doctor: a CONNECTION LIMIT that the healthy hub uses up is no trouble; the rest is skipped") {
+  auto f = without_session({"53300", "failed: FATAL:  too many connections for role \"app\""});
+  const auto r = judge(f);
+  INFO(report_text(r, 100, false));
+  CHECK(r.worst() == ok);
+  for (const char* check : {"login", "primary", "pooler", "version", "slots", "queue"}) {
+    INFO(check);
+    REQUIRE(find(r, check) != nullptr);
+    CHECK(find(r, check)->how == ok);
+  }
+  CHECK(report_text(r, 100, false).find("All good, as far") != std::string::npos);
+  std::string skipped;
+  for (const auto& s : r.skipped) {
+    skipped += s.check + " ";
+    CHECK(s.why == "the role's CONNECTION LIMIT leaves doctor no session");
+  }
+  CHECK(skipped == "tls listen timeouts fallback clock budget ");
+  f.hub->status.upstream.queue_usage = 0.5;  // what the hub sees is judged as what doctor sees
+  expect(f, {"queue", warning, "50 %"});
+  f.hub->status.healthy = false;
+  expect(f, {"slots", failure, "CONNECTION LIMIT"});
+}
+
+TEST_CASE("doctor: each check was made or skipped, never both") {
+  auto standby = healthy();
+  standby.servers[0].in_recovery = true;
+  standby.session->notify.reset();
+  auto mute = healthy();
+  mute.session->slots.reset();
+  mute.session->census.reset();
+  mute.session->queue_usage.reset();
+  mute.session->clock_off_s.reset();
+  auto unreadable = healthy();
+  unreadable.settings_error = "x";
+  unreadable.servers.clear();
+  unreadable.session.reset();
+  unreadable.hub.reset();
+  auto local = healthy();
+  local.servers[0].host = {"/run/postgresql", "", "5432"};
+  for (const auto& f :
+       {healthy(), standby, mute, unreadable, local, without_session({"", "failed: Connection refused"}),
+        without_session({"28P01", "failed: FATAL:  password"}),
+        without_session({"53300", "failed: FATAL:  sorry, too many clients already"}),
+        without_session({"53300", "failed: FATAL:  too many connections for role \"app\""})}) {
+    const auto r = judge(f);
+    INFO(report_text(r, 100, false));
+    for (const char* check :
+         {"settings", "socket", "hub", "limits", "name", "tls", "login", "primary", "pooler", "listen",
+          "version", "slots", "queue", "timeouts", "fallback", "clock", "budget"}) {
+      INFO(check);
+      const auto times =
+          std::count_if(r.skipped.begin(), r.skipped.end(), [&](const auto& s) { return s.check == check; });
+      CHECK(times == (find(r, check) == nullptr ? 1 : 0));
+    }
+    for (const auto& s : r.skipped) CHECK_FALSE(s.why.empty());
+  }
+  CHECK(judge(mute).skipped[0].why == "the server would not say");
+  CHECK(judge(standby).skipped[0].why == "a standby does not take it");
 }
 
 TEST_CASE("doctor: primary, and several hosts") {
@@ -382,4 +448,6 @@ TEST_CASE("doctor: text and JSON say the same, and nothing that a terminal would
   doc.Parse(report_json(judge(f)).c_str());
   CHECK(doc["budget"].IsNull());
   CHECK(doc["skipped"].Size() > 5);
+  for (const auto& check : doc["skipped"].GetArray())
+    CHECK(std::string(doc["skipped_because"][check.GetString()].GetString()).size() > 5);
 }
