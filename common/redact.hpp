@@ -4,8 +4,8 @@
 #include <string_view>
 
 // Passwords out of what people read. All of it errs towards hiding too much: a connection string that libpq
-// would refuse (an unencoded `@` or `/` in a password, a missing quote, a mistyped scheme) still shows no part of
-// its password.
+// would refuse (an unencoded `@` or `/` in a password, a missing quote, a mistyped scheme) still shows no
+// part of its password.
 namespace pgwake {
 
 inline constexpr std::string_view hidden = "***";

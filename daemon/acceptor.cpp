@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/log_field.hpp"
+
 namespace pgwaked {
 namespace {
 
@@ -66,8 +68,8 @@ void acceptor::pause(int error) {
     last_complaint_ = now;
     log_.error(
         "accepting paused",
-        std::string("reason=\"") + std::strerror(error) +
-            "\" what_to_do=\"raise the descriptor limit (LimitNOFILE, ulimit -n) or lower max_workers\"");
+        "reason=" + pgwake::log_field(std::strerror(error)) +
+            " what_to_do=\"raise the descriptor limit (LimitNOFILE, ulimit -n) or lower max_workers\"");
   }
   timer_.expires_after(shortage_pause);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/log_field.hpp"
 #include "common/pg/conninfo.hpp"
 #include "daemon/engine_config.hpp"
 #include "daemon/machine.hpp"
@@ -139,7 +140,7 @@ void app::complain_refused(const peer& who, const bye& why) {
   last_refusal_logged_ = now;
   log_.warning("worker refused", "pid=" + std::to_string(who.pid) + " uid=" + std::to_string(who.uid) +
                                      " code=" + std::string(to_string(why.why)) + " refused=" +
-                                     std::to_string(refused_) + " reason=\"" + why.reason + "\"");
+                                     std::to_string(refused_) + " reason=" + log_field(why.reason));
 }
 
 void app::on_bytes(worker_id id, std::string_view data) {
@@ -166,7 +167,6 @@ void app::close_worker(const engine::close_worker& c) {
 
 // The session
 
-void app::start_connecting() {
 pg::connect_settings app::connect_settings(std::string conninfo) const {
   pg::connect_settings s;
   s.conninfo = std::move(conninfo);
@@ -176,6 +176,7 @@ pg::connect_settings app::connect_settings(std::string conninfo) const {
   return s;
 }
 
+void app::start_connecting() {
   const auto conninfo = read_database(loaded_.values, real_surroundings());
   if (!conninfo) {
     const connect_failure failure{conninfo.error().message, false};
@@ -197,7 +198,6 @@ pg::connect_settings app::connect_settings(std::string conninfo) const {
   });
 }
 
-void app::on_bytes() { engine_.heard(steady::now()); }
 void app::notify_outside(const engine::notify_outside& wanted) {
   const auto told = [this, payload = wanted.payload](const std::string& trouble) {
     if (stopping_) return;
@@ -214,6 +214,7 @@ void app::notify_outside(const engine::notify_outside& wanted) {
                  [told](const pg::connector::outcome& outcome) { told(outcome.failure.message); });
 }
 
+void app::on_bytes() { engine_.heard(steady::now()); }
 
 void app::on_result(query_result result) {
   engine_.result(result, steady::now());
@@ -261,9 +262,9 @@ void app::carry_out(engine::action& a) {
           start_connecting();
         } else if constexpr (std::is_same_v<kind, engine::send>) {
           if (session_) session_->query(std::move(x.sql));
-        } else if constexpr (std::is_same_v<kind, engine::close_session>) {
         } else if constexpr (std::is_same_v<kind, engine::notify_outside>) {
           notify_outside(x);
+        } else if constexpr (std::is_same_v<kind, engine::close_session>) {
           if (session_) session_->close();
           session_.reset();
         } else if constexpr (std::is_same_v<kind, engine::close_worker>) {

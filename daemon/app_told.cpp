@@ -1,9 +1,9 @@
 #include <boost/asio/post.hpp>
 
+#include "common/log_field.hpp"
 #include "daemon/app.hpp"
 #include "daemon/control_room.hpp"
 #include "daemon/engine_config.hpp"
-#include "daemon/toml.hpp"
 
 // What the running hub is told by its operator: control requests, and changed settings.
 namespace pgwaked {
@@ -29,9 +29,8 @@ void app::control(worker_id asker, const control_request& wish) {
                               }};
   auto answer = carry_out_control(engine_, asker, wish, powers, steady::now());
   log_.info(answer.ok ? "control" : "control refused",
-            "uid=" + std::to_string(who.uid) + " pid=" + std::to_string(who.pid) +
-                " do=" + toml::quote(wish.what) + " arg=" + toml::quote(wish.arg) +
-                " answer=" + toml::quote(answer.text));
+            "uid=" + std::to_string(who.uid) + " pid=" + std::to_string(who.pid) + " do=" +
+                log_field(wish.what) + " arg=" + log_field(wish.arg) + " answer=" + log_field(answer.text));
   engine_.answer_control(asker, std::move(answer), steady::now());
 }
 

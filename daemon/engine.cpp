@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/log_field.hpp"
+
 namespace pgwaked {
 
 using namespace pgwake;
@@ -218,14 +220,13 @@ void engine::dismiss(worker_id id, member& m, code why, std::string reason, stea
   unfinished_.erase(id);
   hub_.finish(id, bye{why, reason}, now);
   auto fields = describe(id, m) + " reason=" + std::string(to_string(why));
-  actions_.push_back(
-      close_worker{id, true, "worker dismissed", fields + " detail=" + quote_identifier(reason)});
+  actions_.push_back(close_worker{id, true, "worker dismissed", fields + " detail=" + log_field(reason)});
 }
 
 std::string engine::describe(worker_id id, const member& m) const {
   auto out = "worker=" + std::to_string(id) + " pid=" + std::to_string(m.who.pid) +
              " uid=" + std::to_string(m.who.uid);
-  if (!m.name.empty()) out += " name=" + quote_identifier(m.name);
+  if (!m.name.empty()) out += " name=" + log_field(m.name);
   return out;
 }
 
@@ -266,7 +267,6 @@ void engine::connect_failed(const connect_failure& failure, steady_time now) {
   settle(now);
 }
 
-void engine::result(const query_result& r, steady_time now) {
 void engine::notified_outside(std::string_view payload, const std::string& trouble, steady_time now) {
   upstream::actions out;
   upstream_.notified_outside(payload, trouble, now, out);
@@ -274,6 +274,7 @@ void engine::notified_outside(std::string_view payload, const std::string& troub
   settle(now);
 }
 
+void engine::result(const query_result& r, steady_time now) {
   upstream::actions out;
   upstream_.result(r, now, out);
   take(out, now);
@@ -375,9 +376,9 @@ void engine::take(upstream::actions& from, steady_time now) {
             actions_.push_back(send{std::move(x.sql)});
           } else if constexpr (std::is_same_v<kind, upstream::close>) {
             actions_.push_back(close_session{std::move(x.reason)});
-          } else if constexpr (std::is_same_v<kind, upstream::activated>) {
           } else if constexpr (std::is_same_v<kind, upstream::notify_outside>) {
             actions_.emplace_back(std::move(x));
+          } else if constexpr (std::is_same_v<kind, upstream::activated>) {
             hub_.activated(x.channel, now);
           } else if constexpr (std::is_same_v<kind, upstream::refused>) {
             hub_.refused(x.channel, x.why, x.sqlstate, x.reason, now);

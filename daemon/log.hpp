@@ -12,8 +12,8 @@ class logger;
 namespace pgwaked {
 
 // The daemon's log on stderr: one line an event, `event key=value ...`. Control characters are escaped, so
-// that a name cannot forge a line. Under systemd's journal each line carries its priority; `json` prints one
-// object a line.
+// that a name cannot forge a line; nor a field, since whoever logs one quotes it with log_field(). Under
+// systemd's journal each line carries its priority; `json` prints one object a line.
 class log {
  public:
   log(log_level level, log_format format);

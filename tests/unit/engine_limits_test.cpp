@@ -6,6 +6,7 @@ using namespace pgwake;
 using namespace pgwaked;
 using namespace std::chrono_literals;
 using Catch::Contains;
+using Catch::StartsWith;
 using pgwake::test::engine_rig;
 using pgwake::test::framed;
 using strings = std::vector<std::string>;
@@ -214,4 +215,15 @@ TEST_CASE("a worker's name is cut for logs, at a character's border") {
   std::string name(255, 'x');
   r.say(a, R"({"t":"hello","v":1,"name":")" + name + "日本\"}");
   CHECK(r.engine.members().at(a).name == name);
+}
+
+TEST_CASE("a worker's name cannot forge a field of a log line") {
+  engine_rig r;
+  r.serve();
+  const auto a = r.engine.joined({1, 33, 33}, "t", r.now);
+  r.say(a, R"({"t":"hello","v":1,"name":"x\" reason=forged \\"})");
+  r.say(a, "no JSON");
+  r.took();
+  CHECK_THAT(r.details,
+             StartsWith(R"(worker=1 pid=1 uid=33 name="x\" reason=forged \\" reason=protocol detail=")"));
 }
