@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -125,9 +126,45 @@ class subscriber {
   std::thread thread_;
 };
 
+// With --json the state's lines have no room for reasons: one that lasts is told on standard error, each
+// once.
+class lasting_trouble {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  void is(std::string words, clock::time_point now) {
+    if (words_.empty()) since_ = now;
+    words_ = std::move(words);
+  }
+  void is_over() {
+    words_.clear();
+    told_.clear();
+  }
+  void tell(clock::time_point now) {
+    if (!news() || now < since_ + patience) return;
+    told_.insert(words_);
+    complain(words_, ok);
+  }
+  // Milliseconds until tell() has something to say; -1: not as things are.
+  int due_in(clock::time_point now) const {
+    if (!news()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(since_ + patience - now).count();
+    return static_cast<int>(std::max<std::int64_t>(0, left));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds patience{1'500};
+  static constexpr std::size_t most = 16;  // then it is told no more, whatever a server may make up
+  bool news() const { return !words_.empty() && told_.size() < most && !told_.contains(words_); }
+
+  std::string words_;  // empty: all is well
+  clock::time_point since_{};
+  std::set<std::string, std::less<>> told_;
+};
+
 class listener {
  public:
-  listener(pgwake_handle* handle, bool json) : handle_(handle), output_(json) {
+  listener(pgwake_handle* handle, bool json) : handle_(handle), json_(json), output_(json) {
     if (!json) output_.clock = &time_of_day;
   }
 
@@ -143,13 +180,14 @@ class listener {
   }
 
  private:
+  using clock = lasting_trouble::clock;
   enum class go { on, done, refused };
 
   int loop(int signals, subscriber& asking) {
     for (;;) {
       std::array<pollfd, 4> waiting = {pollfd{pgwake_fd(handle_), POLLIN, 0}, pollfd{signals, POLLIN, 0},
                                        pollfd{asking.descriptor(), POLLIN, 0}, pollfd{STDOUT_FILENO, 0, 0}};
-      if (poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR)
+      if (poll(waiting.data(), waiting.size(), trouble_.due_in(clock::now())) < 0 && errno != EINTR)
         return complain("poll failed", failed);
       if (waiting[1].revents != 0) return ok;
       if ((waiting[3].revents & (POLLERR | POLLNVAL)) != 0) return ok;  // nobody reads any more
@@ -160,7 +198,17 @@ class listener {
         if (const auto next = take(*event); next != go::on) return next == go::done ? ok : failed;
       for (auto& o : outcomes)
         if (const auto next = subscribed(o); next != go::on) return next == go::done ? ok : failed;
+      trouble_.tell(clock::now());
     }
+  }
+
+  go state(const pgwake_event& e) {
+    const char* source = pgwake_source_name(e.source);
+    if (e.healthy != 0)
+      trouble_.is_over();
+    else if (json_)
+      trouble_.is(listen_output::in_words(source, false, e.reason), clock::now());
+    return print(output_.state(source, e.healthy != 0, e.reason));
   }
 
   go subscribed(const subscriber::outcome& o) {
@@ -180,8 +228,7 @@ class listener {
   }
 
   go take(const pgwake_event& e) {
-    if (e.kind == PGWAKE_EVENT_STATE)
-      return print(output_.state(pgwake_source_name(e.source), e.healthy != 0, e.reason));
+    if (e.kind == PGWAKE_EVENT_STATE) return state(e);
     if (e.kind == PGWAKE_EVENT_REFUSED) {
       print(output_.refused(e.channel, e.reason));
       known_.erase(e.channel);
@@ -218,7 +265,9 @@ class listener {
   }
 
   pgwake_handle* handle_;
+  bool json_;
   listen_output output_;
+  lasting_trouble trouble_;
   std::set<std::string, std::less<>> known_;  // told as subscribed
   std::deque<std::pair<std::string, std::string>> early_;
 };

@@ -46,17 +46,22 @@ std::string listen_output::line(std::string_view mark, std::string_view text) co
   return out += text;
 }
 
+std::string listen_output::in_words(std::string_view source, bool healthy, std::string_view reason) {
+  std::string text = source == "hub"   ? "served by the hub"
+                     : source == "own" ? "served by an own connection"
+                                       : "served by nobody";
+  if (!healthy) text += source == "none" ? "" : ", not yet well";
+  if (!reason.empty()) text += ": " + printable(in_one_line(reason));
+  return text;
+}
+
 std::string listen_output::state(std::string_view source, bool healthy, std::string_view reason) {
   if (json_) {
     if (last_state_ == source) return "";
     last_state_ = source;
     return object("state").add("source", source).text();
   }
-  std::string text = source == "hub"   ? "served by the hub"
-                     : source == "own" ? "served by an own connection"
-                                       : "served by nobody";
-  if (!healthy) text += source == "none" ? "" : ", not yet well";
-  if (!reason.empty()) text += ": " + printable(in_one_line(reason));
+  auto text = in_words(source, healthy, reason);
   if (text == last_state_) return "";
   last_state_ = text;
   return line("--", text);

@@ -14,6 +14,8 @@ class listen_output {
 
   // Empty where there is nothing new to say.
   std::string state(std::string_view source, bool healthy, std::string_view reason);
+  // Who serves and why not well, for people.
+  static std::string in_words(std::string_view source, bool healthy, std::string_view reason);
   std::string subscribed(std::string_view channel) const;
   std::string refused(std::string_view channel, std::string_view reason) const;
   std::string wake(std::string_view channel, const std::optional<std::string_view>& payload,

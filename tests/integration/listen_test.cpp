@@ -1,6 +1,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <csignal>
 
 #include "integration/client_rig.hpp"
@@ -95,6 +96,33 @@ TEST_CASE("listen: 1 when a channel is refused, 2 for wrong usage") {
   CHECK(listening(r, {}).wait(10s) == 2);
   CHECK(listening(r, {"c", "--policy", "sometimes"}).wait(10s) == 2);
   CHECK(listening(r, {"c"}, {{"PGWAKE_POLL_INTERVAL", "soon"}}).wait(10s) == 2);
+}
+
+TEST_CASE("listen: says why nobody serves, and with --json on standard error, each reason once") {
+  const temp_dir home;
+  auto start = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"listen",   "c",          "--socket",
+                                          home / "s", "--database", "host=127.0.0.1 port=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return process(pgwaked_command(std::move(arguments)));
+  };
+  auto text = start({});
+  CHECK(text.wait_for_out("served by nobody: " + (home / "s"), 10s));
+  CHECK(text.wait_for_out("port 1 failed: Connection refused", 10s));
+  CHECK(text.err().empty());
+
+  auto json = start({"--json"});
+  CHECK(json.wait_for_err("pgwaked listen: served by nobody: " + (home / "s"), 10s));
+  REQUIRE(json.wait_for_err("port 1 failed: Connection refused", 10s));
+  CHECK(json.out() == "{\"event\":\"state\",\"source\":\"none\"}\n");
+  const auto lines = [&] {
+    const auto all = json.err();
+    return std::count(all.begin(), all.end(), '\n');
+  };
+  // Many attempts later nothing is told again: only what is new.
+  const auto before = lines();
+  CHECK_FALSE(json.wait(3s));
+  CHECK(lines() <= before + 1);
 }
 
 TEST_CASE("listen: a value that makes no sense is named once, as whoever gave it wrote it") {
