@@ -42,6 +42,7 @@ void own_link::query(const std::string& sql) {
 
 void own_link::notify(const std::string& payload, const std::string& sql) {
   auto settings = settings_;
+  settings.application_name = "pgwake-check";  // it counts as nobody's own connection
   settings.first = sql;
   second_.emplace(loop_.get_executor());
   second_->start(std::move(settings), [this, payload](pg::connector::outcome outcome) {

@@ -223,6 +223,26 @@ TEST_CASE("C5 U3: an own connection through a pooler is refused by its name, and
   CHECK(w.await_gap("c"));
 }
 
+TEST_CASE(
+    "C2 C5 U3: with allow_session_pooler an own connection serves through a pool in session mode, and no "
+    "other") {
+  client_rig r;
+  const std::string mode = GENERATE("session", "transaction");
+  INFO(mode);
+  pgbouncer pooler(rig::pg(), mode);
+  witness w(r.hub().socket(), pooler.conninfo(r.host().database()),
+            r.values({{"policy", "direct"}, {"allow_session_pooler", "on"}, {"probe_timeout", "1s"}}));
+  if (mode == "session") {
+    REQUIRE(w.client().subscribe("c", 10s));
+    r.notify("c", "x");
+    CHECK(w.await_wake("c", "x"));
+    CHECK(r.own_census() == 1);
+  } else {
+    CHECK_FALSE(w.client().subscribe("c", 3s));
+    CHECK_THAT(w.client().state().reason, Catch::Contains("not in session mode"));
+  }
+}
+
 TEST_CASE("C5 U3: role settings that end idle sessions do not end an own connection") {
   client_rig r;
   rig::pg().exec(
