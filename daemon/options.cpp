@@ -20,6 +20,24 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   return near.empty() ? std::string() : "; did you mean " + std::string(near) + "?";
 }
 
+// What a setting other than a text takes, and how that is written in the file: with quotes or without.
+std::string takes(const option& which) {
+  std::string form = accepted_form(which);
+  using kind = option_kind;
+  if (which.kind == kind::duration || which.kind == kind::size || which.kind == kind::count ||
+      which.kind == kind::list)
+    form = "a " + form;
+  if (which.kind == kind::mode) form = "an " + form;
+  const std::string example =
+      which.kind == option_kind::list ? "[\"uid:33\", \"user:www-data\"]" : show(which, settings{});
+  return std::string(which.name) + " takes " + form + ", written as in " + std::string(which.name) + " = " +
+         example;
+}
+
+bool is_text(const option& which) {
+  return which.kind == option_kind::text || which.kind == option_kind::path;
+}
+
 // What a value from the file is as text, in which form assign() takes it; nullopt with `why` set.
 std::optional<std::vector<std::string>> as_texts(const option& which, const toml::value_type& value,
                                                  std::string& why) {
@@ -33,17 +51,18 @@ std::optional<std::vector<std::string>> as_texts(const option& which, const toml
       case option_kind::duration:
       case option_kind::size:
       case option_kind::count:
+      case option_kind::boolean:  // 1 and 0
         return std::vector{std::to_string(*number)};
       case option_kind::mode:
         why = "a mode is octal and therefore quoted; write \"0660\"";
         break;
       default:
-        why = "a number makes no sense here; write a quoted text";
+        why = "a number makes no sense here; " + (is_text(which) ? "write a quoted text" : takes(which));
     }
   } else {
     if (which.kind == option_kind::boolean)
       return std::vector<std::string>{std::get<bool>(value) ? "true" : "false"};
-    why = "true or false makes no sense here";
+    why = "true or false makes no sense here; " + (is_text(which) ? "write a quoted text" : takes(which));
   }
   return std::nullopt;
 }
@@ -131,21 +150,31 @@ class loader {
                         from.second + ")");
       return;
     }
-    const auto entries = toml::parse(*content);
-    if (!entries) {
-      errors_.push_back(where(path, entries.error().line) + ": " + entries.error().message);
-      return;
-    }
-    for (const toml::entry& each : *entries) take_entry(path, each);
+    const auto read = toml::read(*content);
+    for (const toml::error& each : read.errors) take_error(path, each);
+    for (const toml::entry& each : read.entries) take_entry(path, each);
+  }
+
+  void take_error(const std::string& path, const toml::error& each) {
+    // Without its quotes nobody can say what a value is; the setting says what it should be.
+    const option* which = each.key.empty() ? nullptr : find_option(each.key);
+    if (!each.key.empty() && which == nullptr)
+      errors_.push_back(unknown(path, each.key, each.line));
+    else
+      errors_.push_back(where(path, each.line) + ": " +
+                        (which != nullptr && !is_text(*which) ? takes(*which) : each.message));
+  }
+
+  static std::string unknown(const std::string& path, const std::string& key, int line) {
+    std::vector<std::string> known;
+    for (const option& one : option_table()) known.emplace_back(one.name);
+    return where(path, line) + ": unknown setting " + shown(key) + did_you_mean(key, known);
   }
 
   void take_entry(const std::string& path, const toml::entry& each) {
     const option* which = find_option(each.key);
     if (which == nullptr) {
-      std::vector<std::string> known;
-      for (const option& one : option_table()) known.emplace_back(one.name);
-      errors_.push_back(where(path, each.line) + ": unknown setting " + shown(each.key) +
-                        did_you_mean(each.key, known));
+      errors_.push_back(unknown(path, each.key, each.line));
       return;
     }
     if (which->name == "config") {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "common/unicode.hpp"
 
@@ -40,17 +41,22 @@ void append_utf8(std::string& out, std::uint32_t point) {
   }
 }
 
-// Each step either moves `at_` on or sets `error_`, which ends the parse. A step returns false on error.
+constexpr std::size_t most_errors = 20;
+
+// Each step either moves `at_` on or sets `error_`, which ends the statement. A step returns false on error.
 class parser {
  public:
   explicit parser(std::string_view text) : text_(text) {}
 
-  boost::system::result<std::vector<entry>, error> run() {
-    if (!check_bytes()) return *error_;
-    while (at_ < text_.size()) {
-      if (!statement()) return *error_;
+  document run() {
+    if (!check_bytes()) return {{}, {*error_}};
+    while (at_ < text_.size() && errors_.size() < most_errors) {
+      in_array_ = false;
+      if (statement()) continue;
+      errors_.push_back(*std::exchange(error_, std::nullopt));
+      resume();
     }
-    return std::move(entries_);
+    return {std::move(entries_), std::move(errors_)};
   }
 
  private:
@@ -67,13 +73,42 @@ class parser {
     return true;
   }
 
+  // After an error: goes to the next line, or behind what may be the rest of an array. An array whose end is
+  // missing is noticed in the line of the next setting, which is then read.
+  void resume() {
+    const auto begin = text_.rfind('\n', at_ == 0 ? 0 : at_ - 1);
+    if (in_array_ && line_ > statement_line_ && begin != text_.npos && is_setting(begin + 1)) {
+      at_ = begin + 1;
+      return;
+    }
+    do {
+      const auto end = text_.find('\n', at_);
+      at_ = end == text_.npos ? text_.size() : end + 1;
+      if (end != text_.npos) ++line_;
+    } while (in_array_ && at_ < text_.size() && !is_setting(at_));
+  }
+
+  // Whether the line that begins there looks like `key = ...`.
+  bool is_setting(std::size_t at) const {
+    const auto skip = [&](auto&& wanted) {
+      const auto begin = at;
+      while (at < text_.size() && wanted(text_[at])) ++at;
+      return at > begin;
+    };
+    const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+    skip(blank);
+    if (!skip(is_bare)) return false;
+    skip(blank);
+    return at < text_.size() && text_[at] == '=';
+  }
+
   // One line: blank, a comment, or `key = value`.
   bool statement() {
     skip_blanks();
     if (at_end_of_line()) return end_of_line();
     if (peek() == '[') return fail("tables ([name]) are not accepted; write key = value at the top level");
     entry next;
-    next.line = line_;
+    next.line = statement_line_ = line_;
     if (!key(next.key)) return false;
     skip_blanks();
     if (peek() == '.') return fail("dotted keys are not accepted; write key = value");
@@ -141,7 +176,9 @@ class parser {
     }
     if (error_) return false;
     // Not what it is: it may be a connection string with a password.
-    return fail("a text must be quoted: write " + key_ + " = \"...\" (" + std::string(accepted) + ")");
+    fail("a text must be quoted: write " + key_ + " = \"...\" (" + std::string(accepted) + ")");
+    error_->key = key_;
+    return false;
   }
 
   // nullopt with error_ set where `text` is clearly a number, though not an acceptable one.
@@ -176,11 +213,13 @@ class parser {
 
   bool array(std::vector<std::string>& out) {
     const int opened = line_;
+    in_array_ = true;
     ++at_;
     while (skip_lines()) {
       if (at_ == text_.size()) return fail(opened, "the array that begins here has no closing ]");
       if (peek() == ']') {
         ++at_;
+        in_array_ = false;
         return true;
       }
       if (peek() != '"' && peek() != '\'')
@@ -296,14 +335,17 @@ class parser {
 
   bool fail(std::string message) { return fail(line_, std::move(message)); }
   bool fail(int line, std::string message) {
-    if (!error_) error_ = error{line, std::move(message)};
+    if (!error_) error_ = error{line, std::move(message), ""};
     return false;
   }
 
   std::string_view text_;
   std::size_t at_ = 0;
   int line_ = 1;
+  int statement_line_ = 1;  // where the statement at hand begins
+  bool in_array_ = false;
   std::vector<entry> entries_;
+  std::vector<error> errors_;
   std::string key_;  // of the statement at hand
   std::map<std::string, int> seen_;
   std::optional<error> error_;
@@ -311,7 +353,13 @@ class parser {
 
 }  // namespace
 
-boost::system::result<std::vector<entry>, error> parse(std::string_view text) { return parser(text).run(); }
+document read(std::string_view text) { return parser(text).run(); }
+
+boost::system::result<std::vector<entry>, error> parse(std::string_view text) {
+  auto all = read(text);
+  if (!all.errors.empty()) return std::move(all.errors.front());
+  return std::move(all.entries);
+}
 
 std::string quote(std::string_view text) {
   constexpr std::string_view hex = "0123456789ABCDEF";

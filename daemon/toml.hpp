@@ -24,9 +24,17 @@ struct entry {
 struct error {
   int line = 0;
   std::string message;
+  std::string key;  // set where that is all that is wrong: the value of `key` is a word without quotes
+};
+
+struct document {
+  std::vector<entry> entries;
+  std::vector<error> errors;  // of every line that cannot be read, up to 20
 };
 
 // Pure; any bytes are allowed. Strings come out as valid UTF-8 without NUL.
+document read(std::string_view text);
+// The same, or the first error.
 boost::system::result<std::vector<entry>, error> parse(std::string_view text);
 
 // `text` as a TOML basic string, quotes included.

@@ -215,6 +215,39 @@ TEST_CASE("options: everything that is wrong is said at once, wrong values of lo
   CHECK(std::count(message.begin(), message.end(), '\n') == 6);
 }
 
+TEST_CASE("options: lines of the file that cannot be read are all told, beside what else is wrong") {
+  const std::string message = fails({}, with_file("heartbeat=2s\nprobe_interval=3s\nfoo=1\nbar=x\n"));
+  CHECK_THAT(message,
+             Contains("line 1: heartbeat takes a duration, 100ms to 1m, written as in heartbeat = \"5s\"") &&
+                 Contains("line 2: probe_interval takes") && Contains("line 3: unknown setting foo") &&
+                 Contains("line 4: unknown setting bar"));
+  CHECK(std::count(message.begin(), message.end(), '\n') == 3);
+}
+
+TEST_CASE("options: what is advised about a value without quotes works") {
+  for (const option& each : option_table()) {
+    if (each.name == "config") continue;
+    const std::string name(each.name);
+    for (const char* word : {"1.5", "0x10", "on", "tru"}) {
+      CAPTURE(name, word);
+      const std::string message = fails({}, with_file(name + " = " + word + "\n"));
+      const std::string mark = "written as in ";
+      if (message.find(mark) == message.npos) {
+        CHECK((each.kind == option_kind::text || each.kind == option_kind::path));
+        CHECK_THAT(message, Contains("write " + name + " = \"...\""));
+        continue;
+      }
+      auto advised = message.substr(message.find(mark) + mark.size());
+      CHECK(loads({}, with_file(advised + "\n")).origin_of(name).from == source::file);
+    }
+  }
+  CHECK_THAT(fails({}, with_file("max_workers = on\n")), !Contains("quoted"));
+  CHECK(loads({}, with_file("allow_session_pooler = 1\n")).values.allow_session_pooler);
+  CHECK_FALSE(loads({}, with_file("allow_session_pooler = 0\n")).values.allow_session_pooler);
+  CHECK_THAT(fails({}, with_file("allow_session_pooler = 2\n")), Contains("write true or false"));
+  CHECK_THAT(fails({}, with_file("log_level = 3\n")), Contains("written as in log_level = \"info\""));
+}
+
 TEST_CASE("options: an unknown variable, option, command or argument names the nearest") {
   fake_world world;
   world.environment = {{"PGWAKE_HARTBEAT", "1s"}, {"PGWAKEFUL", "x"}};

@@ -134,6 +134,30 @@ TEST_CASE("toml: whatever else is an error with its line and what to write") {
   CHECK_THAT(parsed.error().message, Catch::Contains(each.message));
 }
 
+TEST_CASE("toml: every line that cannot be read is told, and the others are read") {
+  const auto lines = [](std::string_view text) {
+    std::string out;
+    const auto all = pgwaked::toml::read(text);
+    for (const auto& each : all.errors) out += std::to_string(each.line) + " ";
+    for (const entry& each : all.entries) out += each.key + "@" + std::to_string(each.line) + " ";
+    return out;
+  };
+  CHECK(lines("a = 2s\nb = 3s\nc = 1\n") == "1 2 c@3 ");
+  CHECK(lines("a\nb = \"x\n\n# c\nd = 1 2\ne = 1") == "1 2 5 e@6 ");
+  CHECK(lines("[t]\na = 1\n{}") == "1 3 a@2 ");
+  // The rest of a broken array is no setting of its own.
+  CHECK(lines("a = [\n\"x\",\nnonsense,\n\"y\"\n]\nb = 1") == "3 b@6 ");
+  CHECK(lines("a = [ x,\n\"y\",\n]\nb = 2s\nc = 1") == "1 4 c@5 ");
+  // Nor does an array without an end take the settings behind it.
+  CHECK(lines("a = [\"x\"\nb = 1\nc = 1") == "2 b@2 c@3 ");
+  CHECK(lines("a = [\"x\",\nb = 1\n") == "2 b@2 ");
+  CHECK(lines("a = [\"x\",") == "1 ");
+  CHECK(lines("a = 1\n\xFF\nb = x") == "2 ");  // no text at all
+  std::string many;
+  for (int i = 0; i < 1'000; ++i) many += "nonsense\n";
+  CHECK(pgwaked::toml::read(many).errors.size() == 20);
+}
+
 TEST_CASE("case 38: an unquoted connection string is refused without showing it") {
   for (const char* text :
        {"database = postgresql://u:hush@h/d", "database = password=hush", "password = 0hush",
@@ -158,6 +182,8 @@ TEST_CASE("toml: any bytes at all are read or refused, and what is read is text"
     std::string text;
     for (auto left = random() % 24; left > 0; --left) text += alphabet[random() % alphabet.size()];
     const auto parsed = parse(text);
+    for (const auto& each : pgwaked::toml::read(text).errors)
+      if (each.line < 1 || each.message.empty()) FAIL("no message for " + text);
     if (!parsed) {
       const bool told = parsed.error().line >= 1 && !parsed.error().message.empty();
       if (!told) FAIL("no message for " + text);
