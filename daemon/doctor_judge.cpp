@@ -77,6 +77,7 @@ void judge_socket(const doctor_facts& f, doctor_report& out) {
           "run doctor as root or as a member of the socket's group; workers need to be members of it too";
     if (s.failure->what == kind::wrong_path)
       advice = "correct `socket`: hub and workers must name the same path";
+    if (s.failure->what == kind::no_socket) advice = "ask again once it is back";
     if (s.failure->what == kind::refused) advice = "raise max_workers, or add this user to `allow`";
     if (s.failure->what == kind::silent || s.failure->what == kind::broken)
       advice =

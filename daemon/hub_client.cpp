@@ -76,6 +76,13 @@ std::string rights_of(const std::string& path) {
 hub_failure hub_client::connect_failure(int error) const {
   using kind = hub_failure::kind;
   const auto at = printable(path_);
+  const bool nobody = error == ENOENT || error == ECONNREFUSED;
+  if (const auto pid = nobody ? lock_holder(path_) : std::nullopt)
+    return {kind::no_socket,
+            "the hub at " + at + " (PID " + std::to_string(*pid) +
+                ") is stopping, or only just starting: it lives, and its socket is not there. "
+                "A hub that stops waits up to drain_grace for its workers. Ask again in a "
+                "moment; its log says more (journalctl -u 'pgwaked@*')."};
   switch (error) {
     case ENOENT:
     case ENOTDIR:

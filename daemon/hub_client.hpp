@@ -18,14 +18,15 @@ struct hub_failure {
     absent,      // no such file
     stale,       // a socket file, and nobody behind it
     denied,      // the file's permissions
+    no_socket,   // a hub holds the lock, and its socket is not there: it stops, or starts
     refused,     // the hub said `bye`
     silent,      // the deadline passed
     broken,      // the connection was lost, or what came is not the protocol
   };
   kind what;
   std::string message;  // for people: what happened, to which socket, what to do
-  // Somebody serves the socket, though not us.
-  bool running() const { return what >= kind::refused; }
+  // A hub is alive, though it does not serve us.
+  bool running() const { return what >= kind::no_socket; }
 };
 
 // A blocking connection to a hub, for one-off commands: v1, every step within the time given. One thread.

@@ -4,11 +4,16 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -37,7 +42,28 @@ bool answers(const sockaddr_un& address) {
          errno == EAGAIN;
 }
 
+std::string lock_of(const std::string& path) { return path + ".lock"; }
+
 }  // namespace
+
+std::optional<pid_t> lock_holder(const std::string& path) {
+  struct stat s {};
+  if (stat(lock_of(path).c_str(), &s) != 0) return std::nullopt;
+  std::array<char, 64> where{};
+  std::snprintf(where.data(), where.size(), "%02x:%02x:%llu", major(s.st_dev), minor(s.st_dev),
+                static_cast<unsigned long long>(s.st_ino));
+  // proc(5): `1: FLOCK  ADVISORY  WRITE 708 00:13:11 0 EOF`; who only waits for it has `->` behind the
+  // number.
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, manner, access, file;
+    pid_t pid = 0;
+    if (words >> number >> kind >> manner >> access >> pid >> file && kind == "FLOCK" && file == where.data())
+      return pid;
+  }
+  return std::nullopt;
+}
 
 unique_fd& unique_fd::operator=(unique_fd&& other) noexcept {
   if (this != &other) {
@@ -56,7 +82,7 @@ void unique_fd::reset() {
 
 void socket_file::lock() {
   address_of(settings_.path);  // too long: an error before anything is created
-  const auto path = settings_.path + ".lock";
+  const auto path = lock_of(settings_.path);
   lock_ = unique_fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_)
     fail_errno("cannot open the lock file " + path +

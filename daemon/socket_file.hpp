@@ -24,6 +24,11 @@ class unique_fd {
   int fd_ = -1;
 };
 
+// The process that holds the lock beside the socket `path` at this moment, with or without a socket there.
+// nullopt: none, or one that this process cannot see (another PID namespace). Takes no lock, not even for an
+// instant: that would get into the way of a hub that starts.
+std::optional<pid_t> lock_holder(const std::string& path);
+
 // The hub's place in the file system: the socket file and the lock beside it that says whose it is (K1, K2).
 class socket_file {
  public:

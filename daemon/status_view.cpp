@@ -142,7 +142,7 @@ void status_view::observe(hub_status s, steady_time now) {
   std::stable_sort(last_->channels.begin(), last_->channels.end(),
                    [](const auto& a, const auto& b) { return a.workers > b.workers; });
   last_at_ = now;
-  failure_.clear();
+  failure_.reset();
   failing_since_.reset();
 }
 
@@ -163,9 +163,8 @@ void status_view::rate(const hub_status& s, double seconds) {
   }
 }
 
-void status_view::unreachable(std::string message, bool running, steady_time now) {
-  failure_ = std::move(message);
-  running_ = running;
+void status_view::unreachable(hub_failure why, steady_time now) {
+  failure_ = std::move(why);
   if (!failing_since_) failing_since_ = now;
 }
 
@@ -182,7 +181,7 @@ void status_view::switch_table() {
 }
 
 int status_view::exit_code() const {
-  if (!failure_.empty()) return running_ ? status_degraded : status_not_running;
+  if (failure_) return failure_->running() ? status_degraded : status_not_running;
   return last_ && last_->healthy ? status_healthy : status_degraded;
 }
 
@@ -190,14 +189,15 @@ std::string status_view::screen(const look& how, steady_time now) {
   painter p(how);
   const auto age = std::chrono::duration_cast<millis>(now - last_at_);
   const bool late = last_ && age >= late_answer;
-  if (!failure_.empty()) {
+  if (failure_) {
+    const bool no_socket = failure_->what == hub_failure::kind::no_socket;
     p.put("pgwaked").end(how.clock, ink::dim);
     p.put(how.utf8 ? "● " : "* ", ink::red);
-    p.put(running_ ? "NO ANSWER" : "NOT RUNNING", ink::red);
+    p.put(no_socket ? "STOPPING OR STARTING" : failure_->running() ? "NO ANSWER" : "NOT RUNNING", ink::red);
     p.put(" for " + short_duration(std::chrono::duration_cast<millis>(now - *failing_since_)) +
           ", asking every second");
     p.end();
-    p.paragraph(failure_, ink::plain);
+    p.paragraph(failure_->message, ink::plain);
     if (last_) p.put("  What it said last:", ink::dim).end();
   } else if (last_) {
     p.put("pgwaked " + printable(last_->version), ink::bold)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/time.hpp"
+#include "daemon/hub_client.hpp"
 #include "daemon/status_model.hpp"
 
 namespace pgwaked {
@@ -18,8 +19,8 @@ class status_view {
   explicit status_view(std::string socket) : socket_(std::move(socket)) {}
 
   void observe(hub_status s, pgwake::steady_time now);
-  // The hub could not be asked; `message` says why. What was seen last stays on the screen, marked as old.
-  void unreachable(std::string message, bool running, pgwake::steady_time now);
+  // The hub could not be asked. What was seen last stays on the screen, marked as old.
+  void unreachable(hub_failure why, pgwake::steady_time now);
 
   void scroll(std::ptrdiff_t rows);
   void scroll_home() { first_row_ = 0; }
@@ -59,8 +60,7 @@ class status_view {
   std::string socket_;
   std::optional<hub_status> last_;
   pgwake::steady_time last_at_{};
-  std::string failure_;  // set: the last attempt to ask failed
-  bool running_ = false;
+  std::optional<hub_failure> failure_;  // of the last attempt to ask
   std::optional<pgwake::steady_time> failing_since_;
   rates rates_;
   std::unordered_map<std::uint64_t, worker_rates> by_worker_;

@@ -134,7 +134,7 @@ class watcher {
     auto got = asker_.take();
     if (!got) return false;
     if (got->status) view_.observe(std::move(*got->status), got->at);
-    if (got->failure) view_.unreachable(got->failure->message, got->failure->running(), got->at);
+    if (got->failure) view_.unreachable(std::move(*got->failure), got->at);
     return true;
   }
 

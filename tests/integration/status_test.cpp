@@ -106,6 +106,37 @@ class watched {
 
 }  // namespace
 
+TEST_CASE("section 9: a hub that stops is said to, by its lock, though its socket is gone") {
+  rig r({.arguments = {"--drain-grace", "20s"}});
+  auto worker = r.worker();
+  worker.subscribe("c");
+  r.hub().child().signal(SIGTERM);
+  while (const auto got = worker.next(3s))
+    if (got->flag("draining")) break;
+  const auto pid = "PID " + std::to_string(r.hub().child().pid());
+  for (const bool json : {false, true}) {
+    std::vector<std::string> arguments = {"--socket", r.hub().socket()};
+    if (json) arguments.emplace_back("--json");
+    const auto result = status(arguments);
+    CHECK(result.exit_code == 1);
+    CHECK(result.out.empty());
+    CHECK(has(result.err, pid));
+    CHECK(has(result.err, "stopping"));
+    CHECK_FALSE(has(result.err, "Start it"));
+  }
+  watched late(r.hub().socket());
+  CHECK(late.shows("STOPPING"));
+  late.press("q");
+  CHECK(late.wait() == 1);
+  const auto control = run(pgwaked_command({"control", "drain", "--socket", r.hub().socket()}), 20s);
+  CHECK(control.exit_code == 1);
+  CHECK(has(control.err, pid));
+  if (geteuid() == 0) CHECK(status({"--socket", r.hub().socket()}, server_account()).exit_code == 1);
+  worker.close();
+  CHECK(r.hub().child().wait(5s) == 0);
+  CHECK(status({"--socket", r.hub().socket()}).exit_code == 3);
+}
+
 TEST_CASE("section 9: status says what is wrong with the socket and what to do, and exits with 3") {
   const temp_dir directory;
   auto result = status({"--socket", directory / "none"});

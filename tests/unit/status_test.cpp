@@ -240,16 +240,19 @@ TEST_CASE("watch: rates are per second, and start over with another run of the h
 
 TEST_CASE("watch: a hub that is gone is said so, with what was seen last below; the exit code follows") {
   status_view view("/run/s");
-  view.unreachable("no hub at /run/s", false, t0);
+  view.unreachable({hub_failure::kind::absent, "no hub at /run/s"}, t0);
   CHECK(view.exit_code() == status_not_running);
   CHECK(has(view.screen(plain(80, 24), t0 + 5s), "NOT RUNNING for 5 s"));
   view.observe(parsed(), t0 + 6s);
   CHECK(view.exit_code() == status_healthy);
-  view.unreachable("silent", true, t0 + 7s);
+  view.unreachable({hub_failure::kind::silent, "silent"}, t0 + 7s);
   CHECK(view.exit_code() == status_degraded);
   const auto text = view.screen(plain(80, 24), t0 + 8s);
   CHECK(has(text, "NO ANSWER for 1 s"));
   CHECK(has(text, "puma 1"));
+  view.unreachable({hub_failure::kind::no_socket, "the hub (PID 7) is stopping"}, t0 + 8s);
+  CHECK(view.exit_code() == status_degraded);
+  CHECK(has(view.screen(plain(80, 24), t0 + 8s), "STOPPING OR STARTING"));
   auto s = parsed();
   s.healthy = false;
   view.observe(s, t0 + 9s);
