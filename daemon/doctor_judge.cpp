@@ -74,7 +74,11 @@ void judge_socket(const doctor_facts& f, doctor_report& out) {
         "connections";
     if (s.failure->what == kind::denied)
       advice =
-          "run doctor as root or as a member of the socket's group; workers need to be members of it too";
+          s.exists && (s.mode & 0020U) == 0
+              ? "run doctor as root; for workers of other users set socket_mode = \"0660\" and socket_group "
+                "to a group of theirs, and restart the hub: this mode admits no group"
+              : "run doctor as root or as a member of the socket's group; workers need to be members of it "
+                "too";
     if (s.failure->what == kind::wrong_path)
       advice = "correct `socket`: hub and workers must name the same path";
     if (s.failure->what == kind::no_socket) advice = "ask again once it is back";

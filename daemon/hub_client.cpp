@@ -60,15 +60,20 @@ std::string name_of_group(gid_t id) {
   return entry != nullptr ? entry->gr_name : std::to_string(id);
 }
 
-// Who may connect, as far as the file can be seen.
+// Who may connect, as far as the file can be seen, and what to do about it.
 std::string rights_of(const std::string& path) {
   struct stat is {};
   if (stat(path.c_str(), &is) != 0)
-    return "A directory on the way is closed to " + name_of_user(geteuid()) + ".";
+    return "A directory on the way is closed to " + name_of_user(geteuid()) +
+           ". Run this as root, or as somebody to whom it is open.";
   std::array<char, 8> mode{};
   std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(is.st_mode & 07777U));
-  return std::string("Its mode is ") + mode.data() + ", owner " + name_of_user(is.st_uid) + ", group " +
-         name_of_group(is.st_gid) + ".";
+  const auto owner = name_of_user(is.st_uid);
+  const auto out = std::string("Its mode is ") + mode.data() + ", owner " + owner + ", group " +
+                   name_of_group(is.st_gid) + ". Run this as root, ";
+  if ((is.st_mode & S_IWGRP) != 0) return out + "or as a member of that group.";
+  return out + ((is.st_mode & S_IWUSR) != 0 && is.st_uid != 0 ? "or as " + owner + ", " : std::string()) +
+         "or give the hub a socket_mode that admits the group, such as 0660, and restart it.";
 }
 
 }  // namespace
@@ -97,8 +102,7 @@ hub_failure hub_client::connect_failure(int error) const {
     case EACCES:
     case EPERM:
       return {kind::denied, "cannot connect to " + at + " as " + name_of_user(geteuid()) +
-                                ": permission denied. " + rights_of(path_) +
-                                " Run this as root, or as a member of that group."};
+                                ": permission denied. " + rights_of(path_)};
     case ENOTSOCK:
     case EPROTOTYPE:
       return {kind::wrong_path, at + " is not a hub's socket. " + how_to_start(path_)};

@@ -345,6 +345,15 @@ TEST_CASE("section 9: doctor names a socket that is absent, stale, no socket, or
     CHECK(d.verdict("socket") == "failure");
     CHECK(d.says("socket", "permission denied"));
     CHECK(d.says("socket", "0660"));
+    CHECK(d.says("socket", "member of that group"));
+    for (const unsigned mode : {0600U, 0000U}) {
+      REQUIRE(::chmod(hub.socket().c_str(), mode) == 0);
+      d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()}, server_account());
+      INFO(d.output);
+      CHECK(d.says("socket", "permission denied"));
+      CHECK_FALSE(d.says("socket", "member of"));
+      CHECK(d.says("socket", "socket_mode"));
+    }
   }
   hub.kill();
   d = doctor({"--socket", hub.socket(), "--database", pg.conninfo()});

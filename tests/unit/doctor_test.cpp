@@ -167,6 +167,21 @@ TEST_CASE("doctor: the socket") {
   }
 }
 
+TEST_CASE("doctor: a group is advised only where the socket's mode admits one") {
+  auto f = healthy();
+  f.hub.reset();
+  f.socket.failure = hub_failure{hub_failure::kind::denied, "the words"};
+  for (const unsigned mode : {0600U, 0000U}) {
+    f.socket.mode = mode;
+    expect(f, {"socket", failure, "socket_mode = \"0660\""});
+    CHECK(find(judge(f), "socket")->advice.find("member") == std::string::npos);
+  }
+  f.socket.mode = 0660;
+  expect(f, {"socket", failure, "member of the socket's group"});
+  f.socket = {"/run/s", false, false, 0, "", "", f.socket.failure};  // behind a closed directory
+  expect(f, {"socket", failure, "member of the socket's group"});
+}
+
 TEST_CASE("doctor: the running hub") {
   auto f = healthy();
   f.hub->status.healthy = false;
