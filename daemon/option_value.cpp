@@ -74,7 +74,8 @@ reason assign_text(const option& which, const std::string& text, const name_reso
     if (!text.empty()) {
       std::uint32_t number = 0;
       const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (code == std::errc{} && end == text.data() + text.size()) gid = number;
+      // -1 is the kernel's "no change": chown would take it and do nothing.
+      if (code == std::errc{} && end == text.data() + text.size() && number != UINT32_MAX) gid = number;
       if (!gid) gid = names.group_id(text);
       if (!gid) return "there is no group " + quoted(text) + " on this host; write the name or number of one";
     }
