@@ -46,7 +46,10 @@ void judge_settings(const doctor_facts& f, doctor_report& out) {
     return out.findings.push_back(
         fail("settings", "libpq cannot use the connection string: " + f.target_fault,
              "correct `database`; docs: https://www.postgresql.org/docs/current/libpq-connect.html"));
-  for (const auto& w : f.settings_warnings) out.findings.push_back(warn("settings", w, ""));
+  for (const auto& w : f.settings_warnings) {
+    const auto end = std::min(w.find("; "), w.size());
+    out.findings.push_back(warn("settings", w.substr(0, end), w.substr(std::min(end + 2, w.size()))));
+  }
   if (!f.settings_warnings.empty() || !f.number_errors.empty()) return;
   std::string found = f.configured.config.empty() ? "they make sense" : f.configured.config + " makes sense";
   found +=

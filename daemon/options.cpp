@@ -239,7 +239,7 @@ class loader {
       out_.warnings.push_back("outbox_max_bytes (" + format_size(values.outbox_max_bytes) +
                               ") is above outbox_total_max_bytes (" +
                               format_size(values.outbox_total_max_bytes) +
-                              "): no worker will reach its own limit");
+                              "): no worker will reach its own limit; lower the one or raise the other");
     }
   }
 

@@ -44,7 +44,7 @@ struct origin {
 struct loaded {
   settings values;
   std::vector<origin> origins;        // one per option of the table, in its order
-  std::vector<std::string> warnings;  // to be logged once; passwords hidden
+  std::vector<std::string> warnings;  // `what; what to do`: to be logged once; passwords hidden
 
   const origin& origin_of(std::string_view name) const;  // `name` must be in the table
   bool is_default(std::string_view name) const { return origin_of(name).from == source::builtin; }

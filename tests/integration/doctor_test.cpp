@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <iterator>
 #include <map>
 
 #include "integration/rig.hpp"
@@ -471,6 +472,20 @@ TEST_CASE("section 9: doctor takes the hub's own file, and names what is wrong i
   CHECK(d.says("socket", directory / "s"));
   CHECK(d.verdict("listen") == "ok");
   CHECK(doctor({"--config", file, "--queue-threshold", "lots"}).says("settings", "queue-threshold"));
+}
+
+TEST_CASE("section 9: doctor says what to do about each warning of the settings") {
+  const auto d =
+      doctor({"--socket", "/nonexistent/s", "--database", "host=/nonexistent dbname=x password=hush"});
+  INFO(d.output);
+  const auto [first, last] = d.checks.equal_range("settings");
+  CHECK(std::distance(first, last) == 1);
+  for (auto it = first; it != last; ++it) {
+    CHECK(it->second.verdict == "warning");
+    CHECK_FALSE(it->second.advice.empty());
+  }
+  CHECK(d.says("settings", "use database_file"));
+  CHECK_FALSE(d.says("settings", "hush"));
 }
 
 TEST_CASE("section 9: doctor names a number of its own that makes no sense, and where it came from") {

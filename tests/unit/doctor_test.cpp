@@ -79,7 +79,7 @@ void expect(const facts& f, const expectation& e) {
     if (one.check != e.check || one.how != e.how) continue;
     if ((one.found + one.advice).find(e.says) == std::string::npos) continue;
     seen = true;
-    if (one.how != verdict::ok && one.check != std::string("settings")) CHECK_FALSE(one.advice.empty());
+    if (one.how != verdict::ok) CHECK_FALSE(one.advice.empty());
   }
   INFO(e.check << " " << to_string(e.how) << ": " << e.says);
   CHECK(seen);
@@ -142,8 +142,10 @@ TEST_CASE("doctor: settings") {
     CHECK(one.advice.find("pgwaked config") == std::string::npos);  // which does not show it
   }
   f = healthy();
-  f.settings_warnings = {"database: a password on the command line"};
+  f.settings_warnings = {"database: a password on the command line; use a file instead"};
   expect(f, {"settings", warning, "command line"});
+  CHECK(find(judge(f), "settings")->found == "database: a password on the command line");
+  CHECK(find(judge(f), "settings")->advice == "use a file instead");
   f = healthy();
   f.target_fault = "invalid connection option \"hots\"";
   expect(f, {"settings", failure, "hots"});

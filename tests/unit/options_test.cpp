@@ -316,7 +316,7 @@ TEST_CASE("options: two connection strings of one level contradict, else the hig
 TEST_CASE("options: a password on the command line works and is warned about, elsewhere it is not") {
   const loaded line = loads({"--database=postgresql://u:hush@h/d"});
   REQUIRE(line.warnings.size() == 1);
-  CHECK_THAT(line.warnings[0], Contains("process list") && !Contains("hush"));
+  CHECK_THAT(line.warnings[0], Contains("process list; use") && !Contains("hush"));
   CHECK(line.values.database == "postgresql://u:hush@h/d");
   CHECK(loads({"--database=postgresql://u@h/d"}).warnings.empty());
   CHECK(loads({}, with_file("database = 'password=hush'\n")).warnings.empty());
@@ -324,6 +324,7 @@ TEST_CASE("options: a password on the command line works and is warned about, el
 
 TEST_CASE("options: a worker's limit above that of all workers is warned about") {
   REQUIRE(loads({"--outbox-total-max-bytes=1MiB"}).warnings.size() == 1);
+  CHECK_THAT(loads({"--outbox-total-max-bytes=1MiB"}).warnings[0], Contains("; lower the one"));
   CHECK_THAT(loads({"--outbox-total-max-bytes=1MiB"}).warnings[0],
              Contains("outbox_max_bytes (16MiB) is above outbox_total_max_bytes (1MiB)"));
 }
