@@ -4,9 +4,13 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <set>
 
@@ -96,6 +100,78 @@ bool looks_like_uri(std::string_view conninfo) {
   return word.find_first_of("@:/") != word.npos;
 }
 
+// What libpq looks at only once it connects, by its manual ("Parameter Key Words"). Without a check here a
+// slip would be a hub that starts and retries for ever. A list has one value for each host.
+struct value_rule {
+  const char* keyword;
+  bool list;
+  std::vector<std::string_view> words;  // empty: a whole number, up to `most`
+  std::int64_t most;
+};
+
+const std::vector<value_rule>& value_rules() {
+  constexpr std::int64_t most_int = std::numeric_limits<int>::max();
+  static const std::vector<value_rule> rules = {
+      {"sslmode", false, {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}, 0},
+      {"target_session_attrs",
+       false,
+       {"any", "read-write", "read-only", "primary", "standby", "prefer-standby"},
+       0},
+      {"gssencmode", false, {"disable", "prefer", "require"}, 0},
+      {"channel_binding", false, {"disable", "prefer", "require"}, 0},
+      {"port", true, {}, 65'535},
+      {"connect_timeout", false, {}, most_int},
+      {"keepalives", false, {}, most_int},
+      {"keepalives_idle", false, {}, most_int},
+      {"keepalives_interval", false, {}, most_int},
+      {"keepalives_count", false, {}, most_int},
+      {"tcp_user_timeout", false, {}, most_int}};
+  return rules;
+}
+
+// As libpq reads one: spaces around it, a sign. A port cannot be 0 or less.
+bool is_whole_number(std::string_view text, std::int64_t least, std::int64_t most) {
+  constexpr std::string_view spaces = " \t\r\n\v\f";
+  text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
+  text.remove_suffix(text.size() - 1 - text.find_last_not_of(spaces));
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+}
+
+bool obeys(std::string_view value, const value_rule& rule) {
+  if (value.empty()) return true;  // the default
+  if (!rule.words.empty()) return std::find(rule.words.begin(), rule.words.end(), value) != rule.words.end();
+  return is_whole_number(value, rule.list ? 1 : std::numeric_limits<int>::min(), rule.most);
+}
+
+bool all_obey(std::string_view value, const value_rule& rule) {
+  while (rule.list && value.find(',') != value.npos) {
+    if (!obeys(value.substr(0, value.find(',')), rule)) return false;
+    value.remove_prefix(value.find(',') + 1);
+  }
+  return obeys(value, rule);
+}
+
+// Not with the value: after an unencoded `/` the port is a part of the password.
+std::string accepted_by(const value_rule& rule) {
+  std::string out = std::string(rule.keyword) + " has a value that libpq does not take; it takes ";
+  if (rule.list) return out + "a number from 1 to 65535, or one for each host with commas between them";
+  if (rule.words.empty()) return out + "a whole number";
+  for (std::size_t i = 0; i < rule.words.size(); ++i)
+    out.append(i == 0 ? "" : i + 1 == rule.words.size() ? " or " : ", ").append(rule.words[i]);
+  return out;
+}
+
+std::string fault_of_values(const PQconninfoOption* options) {
+  for (const auto* o = options; o->keyword != nullptr; ++o)
+    for (const auto& rule : value_rules())
+      if (o->val != nullptr && std::string_view(o->keyword) == rule.keyword && !all_obey(o->val, rule))
+        return accepted_by(rule);
+  return {};
+}
+
 struct default_value {
   const char* keyword;
   const char* variable;  // of the environment, that wins over it
@@ -143,7 +219,7 @@ parameters connect_parameters(const connect_settings& settings) {
 
 std::string conninfo_fault(const std::string& conninfo) {
   std::string fault;
-  if (parse(conninfo, fault)) return {};
+  if (const auto options = parse(conninfo, fault)) return fault_of_values(options.get());
   if (!is_uri(conninfo) && looks_like_uri(conninfo))
     return "it is no URI and no key=value pairs (a connection URI begins with postgresql:// or postgres://, "
            "in small letters and with nothing before it)";

@@ -23,8 +23,8 @@ struct connect_settings {
 // pgwake's. Reads environment and service file; call it on the connecting thread.
 parameters connect_parameters(const connect_settings& settings);
 
-// Empty if libpq can parse the string, else why not, in words that repeat none of its values: a string that
-// is no URI for a letter shows its password wherever it is quoted.
+// Empty if libpq can use the string, as far as can be told without connecting; else why not, in words that
+// repeat none of its values: a string that is no URI for a letter shows its password wherever it is quoted.
 std::string conninfo_fault(const std::string& conninfo);
 
 // What libpq makes of the string: the dbname it would ask for, empty if none is said anywhere.

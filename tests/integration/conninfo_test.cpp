@@ -214,6 +214,44 @@ TEST_CASE("case 38: a connection string that is wrong is named by its cause, and
   }
 }
 
+TEST_CASE("U1: a value that libpq would refuse for ever is refused at once, with what it takes") {
+  const auto fault = [](const std::string& conninfo) {
+    const auto result = run(pgwaked_command({"config", "--check", "--database", conninfo}), 10s);
+    CHECK(result.exit_code == (result.err.empty() ? 0 : 2));
+    return result.err;
+  };
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"sslmode=nope",
+       "sslmode has a value that libpq does not take; it takes disable, allow, prefer, require, "
+       "verify-ca or verify-full"},
+      {"postgres://h/d?sslmode=Require", "sslmode"},
+      {"target_session_attrs=bad", "any, read-write, read-only, primary, standby or prefer-standby"},
+      {"gssencmode=maybe", "disable, prefer or require"},
+      {"channel_binding=on", "disable, prefer or require"},
+      {"port=abc", "a number from 1 to 65535"},
+      {"port=0", "port"},
+      {"port=65536", "port"},
+      {"host=a,b port=5432,x", "port"},
+      {"postgres://h:54a/d", "port"},
+      {"connect_timeout=10s",
+       "connect_timeout has a value that libpq does not take; it takes a whole number"},
+      {"keepalives=on", "keepalives"},
+      {"keepalives_idle=1m", "keepalives_idle"},
+      {"tcp_user_timeout=99999999999", "tcp_user_timeout"}};
+  for (const auto& [conninfo, words] : wrong) {
+    CAPTURE(conninfo);
+    CHECK_THAT(fault(conninfo), Catch::Contains(words));
+  }
+  for (const char* right :
+       {"sslmode=verify-full", "port=5432", "host=a,b port=5432,5433", "host=a,b port=,5433",
+        "port=", "connect_timeout=-1", "connect_timeout=' 10 '", "keepalives=0", "keepalives_count=+3",
+        "postgres://h1:1,h2:2/d?target_session_attrs=prefer-standby", "channel_binding=require",
+        "dbname=shop"}) {
+    CAPTURE(right);
+    CHECK(fault(right).empty());
+  }
+}
+
 TEST_CASE("case 38: a host name that is half a password is not shown by doctor, the hub or a worker") {
   const temp_dir home;
   const std::string conninfo = "postgres://u:a@s3cr3t@nohost.invalid/d";
