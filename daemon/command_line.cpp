@@ -87,6 +87,19 @@ std::string unexpected(const CLI::App& app, const std::string& argument) {
   return "unexpected argument " + shown;
 }
 
+// An option of the command `at` that stands before it, where it is nobody's.
+std::string misplaced(const CLI::App& app, const CLI::App& at) {
+  for (const CLI::App* above = at.get_parent(); above != nullptr; above = above->get_parent()) {
+    for (const std::string& each : above->remaining()) {
+      const std::string name = each.substr(0, each.find('='));
+      if (name.size() > 1 && name.front() == '-' && at.get_option_no_throw(name) != nullptr)
+        return "options come after the command: " + full_name(at) + " " + name;
+    }
+    if (above == &app) break;
+  }
+  return {};
+}
+
 // CLI11 takes `--name=` for `--name` with its value still to come; here it is an empty value.
 void split_empty_values(std::vector<std::string>& args) {
   for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
@@ -104,7 +117,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   std::string what = error.what();
   const std::vector<std::string> extras = app.remaining(true);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
-    what = unexpected(at, extras.front());
+    what = misplaced(app, at);
+    if (what.empty()) what = unexpected(at, extras.front());
   } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && at.get_subcommands().empty() &&
              !extras.empty()) {
     what = unexpected(at, extras.front());

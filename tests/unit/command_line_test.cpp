@@ -52,6 +52,26 @@ TEST_CASE("command line: help shows every option with its default, and wrong usa
   CHECK(parse_command(app, {}).exit_code == usage_error::exit_code);
 }
 
+TEST_CASE("command line: an option of a command that stands before it is told its place") {
+  CLI::App app("text", "pgwaked");
+  app.require_subcommand(1);
+  bool json = false;
+  command_values given;
+  auto* status = app.add_subcommand("status", "");
+  status->add_flag("--json", json);
+  add_options(*status, given);
+  CHECK(
+      parse_command(app, {"--json", "status"}).err ==
+      "pgwaked status: options come after the command: pgwaked status --json (try pgwaked status --help)\n");
+  for (const std::vector<std::string>& spelling :
+       {std::vector<std::string>{"--socket", "/s", "status"}, {"--socket=/s", "status"}}) {
+    const auto outcome = parse_command(app, spelling);
+    CHECK(outcome.exit_code == usage_error::exit_code);
+    CHECK_THAT(outcome.err, Contains("options come after the command: pgwaked status --socket ("));
+  }
+  CHECK_THAT(parse_command(app, {"--jsno", "status"}).err, Contains("did you mean --json?"));
+}
+
 TEST_CASE("command line: values reach us as they are written") {
   CLI::App app("", "pgwaked run");
   command_values given;
