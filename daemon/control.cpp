@@ -5,6 +5,7 @@
 
 #include "daemon/hub_client.hpp"
 #include "daemon/options.hpp"
+#include "daemon/standard_streams.hpp"
 #include "daemon/terminal_text.hpp"
 
 namespace pgwaked {
@@ -36,7 +37,7 @@ int control_command(const control_options& options) {
   if (!answer) return complain(answer.error());
   if (!answer->ok) return complain(printable(answer->text), refused);
   std::cout << printable(answer->text) << "\n";
-  return 0;
+  return output_written("pgwaked control") ? 0 : refused;
 }
 
 }  // namespace pgwaked

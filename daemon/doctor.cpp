@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "daemon/doctor_report.hpp"
+#include "daemon/standard_streams.hpp"
 
 namespace pgwaked {
 namespace {
@@ -27,7 +28,7 @@ int doctor_command(const doctor_options& options) {
   const auto report = judge(collect(options));
   const bool colours = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   std::cout << (options.json ? report_json(report) + "\n" : report_text(report, width_of_output(), colours));
-  if (!std::cout.flush()) return 2;
+  if (!output_written("pgwaked doctor")) return 2;
   return static_cast<int>(report.worst());
 }
 

@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
   const auto outcome = parse_command(app, {argv + 1, argv + argc});
   std::cout << outcome.out;
   std::cerr << outcome.err;
-  if (!outcome.go_on) return outcome.exit_code;
+  if (!outcome.go_on) return output_written("pgwaked") ? outcome.exit_code : 1;
   if (app.got_subcommand("run")) return run_command(run_values);
   if (app.got_subcommand("doctor")) return doctor_command(doctor);
   if (app.got_subcommand("control")) return control_command(control);

@@ -10,6 +10,7 @@
 #include "daemon/engine_config.hpp"
 #include "daemon/log.hpp"
 #include "daemon/options.hpp"
+#include "daemon/standard_streams.hpp"
 
 namespace pgwaked {
 namespace {
@@ -44,7 +45,7 @@ int config_command(const command_values& given, bool check) {
   if (check) return 0;
   print_config(std::cout, *configuration);
   for (const auto& w : configuration->warnings) std::cerr << "pgwaked: warning: " << w << "\n";
-  return std::cout.flush() ? 0 : 1;
+  return output_written("pgwaked config") ? 0 : 1;
 }
 
 }  // namespace pgwaked

@@ -8,6 +8,7 @@
 
 #include "daemon/hub_client.hpp"
 #include "daemon/options.hpp"
+#include "daemon/standard_streams.hpp"
 #include "daemon/status_text.hpp"
 #include "daemon/status_watch.hpp"
 #include "daemon/terminal_text.hpp"
@@ -45,7 +46,7 @@ int print_once(const std::string& socket, bool as_json) {
   const auto status = parse_status(*json);
   if (!status) return complain("the hub's answer is no JSON object", status_degraded);
   std::cout << (as_json ? *json + "\n" : status_text(*status, socket, width_of_output()));
-  if (!std::cout.flush()) return complain("cannot write to standard output", status_degraded);
+  if (!output_written("pgwaked status")) return status_degraded;
   return status->healthy ? status_healthy : status_degraded;
 }
 

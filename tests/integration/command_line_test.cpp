@@ -306,6 +306,26 @@ TEST_CASE("section 9: a closed standard stream is an absent one, and no descript
   }
 }
 
+TEST_CASE("section 9: output that cannot be written is an error that is said") {
+  rig r;
+  const std::string socket = r.hub().socket();
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--version"},
+                                                    {"--help"},
+                                                    {"run", "--help"},
+                                                    {"config"},
+                                                    {"status", "--socket", socket},
+                                                    {"status", "--json", "--socket", socket},
+                                                    {"control", "log-level", "info", "--socket", socket}}) {
+    auto job = pgwaked_command(arguments);
+    const std::vector<std::string> shell = {"sh", "-c", "exec \"$0\" \"$@\" >/dev/full"};
+    job.argv.insert(job.argv.begin(), shell.begin(), shell.end());
+    const auto result = run(std::move(job), 10s);
+    CAPTURE(arguments.front());
+    CHECK(result.exit_code == 1);
+    CHECK(has(result.err, "cannot write to standard output"));
+  }
+}
+
 TEST_CASE("section 9: logs are lines of text, or of JSON, and hold no payload") {
   rig r({.arguments = {"--log-format", "json", "--log-level", "debug"}});
   auto worker = r.worker("odd \"name\"\n");
