@@ -1,12 +1,17 @@
 #include "daemon/control.hpp"
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <iostream>
+#include <optional>
 
+#include "common/unicode.hpp"
 #include "daemon/hub_client.hpp"
 #include "daemon/options.hpp"
 #include "daemon/standard_streams.hpp"
 #include "daemon/terminal_text.hpp"
+#include "daemon/toml.hpp"
 
 namespace pgwaked {
 namespace {
@@ -25,9 +30,25 @@ int complain(const hub_failure& failure) {
   return complain(failure.message, failure.running() ? refused : not_running);
 }
 
+// What is wrong whatever the hub may say.
+std::optional<std::string> usage_fault(const control_options& options) {
+  if (options.what == "log-level") {
+    settings scratch;
+    return assign(*find_option("log_level"), {options.arg}, {}, scratch);
+  }
+  if (options.what != "evict") return std::nullopt;
+  std::uint64_t id = 0;
+  const auto end = options.arg.data() + options.arg.size();
+  const auto [at, error] = std::from_chars(options.arg.data(), end, id);
+  if (error == std::errc() && at == end) return std::nullopt;
+  return toml::quote(pgwake::replace_bad_utf8(options.arg)) +
+         " is no worker's number; `pgwaked status` lists them";
+}
+
 }  // namespace
 
 int control_command(const control_options& options) {
+  if (const auto fault = usage_fault(options)) return complain(*fault, wrong_usage);
   constexpr std::array<std::string_view, 2> names = {"socket", "config"};
   const auto loaded = load(options.given, real_surroundings(), {names, false});
   if (!loaded) return complain(loaded.error().message, wrong_usage);
