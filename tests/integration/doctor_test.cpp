@@ -311,7 +311,7 @@ TEST_CASE("section 9: doctor names a notify queue that fills, and who keeps it f
 TEST_CASE("case 40: doctor names a NOTIFY that waits behind a synchronous commit") {
   cluster pg;
   pg.exec("CREATE TABLE work(n int)");
-  pg.set("synchronous_standby_names", "nobody");
+  pg.hold_commits();
   auto waiting = pg.connect();
   waiting.exec("SET synchronous_commit = on");
   waiting.send("BEGIN; INSERT INTO work VALUES (1); NOTIFY c; COMMIT");
