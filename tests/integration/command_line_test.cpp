@@ -3,7 +3,6 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
-#include <filesystem>
 #include <sstream>
 
 #include "integration/rig.hpp"
@@ -270,60 +269,6 @@ TEST_CASE("section 9: status tells a degraded hub by its exit code") {
   const auto result = pgwaked({"status", "--socket", r.hub().socket()});
   CHECK(result.exit_code == 1);
   CHECK(has(result.out, "refused"));
-}
-
-TEST_CASE("section 9: a closed standard stream is an absent one, and no descriptor takes its place") {
-  const auto without = [](const std::string& closed, std::vector<std::string> arguments) {
-    auto job = pgwaked_command(std::move(arguments));
-    const std::vector<std::string> shell = {"sh", "-c", "exec \"$0\" \"$@\" " + closed};
-    job.argv.insert(job.argv.begin(), shell.begin(), shell.end());
-    return job;
-  };
-  rig r;
-  const std::string all = "<&- >&- 2>&-";
-  for (const auto& closed : {std::string(">&-"), std::string("<&- >&-"), all})
-    for (const char* form : {"--json", "--socket"}) {
-      std::vector<std::string> arguments = {"status", "--socket", r.hub().socket()};
-      if (std::string(form) == "--json") arguments.emplace_back(form);
-      CAPTURE(closed, form);
-      CHECK(run(without(closed, arguments), 10s).exit_code == 0);
-    }
-  CHECK_FALSE(has(r.hub().log(), "dismissed"));
-  const auto healthy =
-      pgwaked({"doctor", "--socket", r.hub().socket(), "--database", r.pg().conninfo(r.database())});
-  CHECK(run(without(">&-",
-                    {"doctor", "--socket", r.hub().socket(), "--database", r.pg().conninfo(r.database())}),
-            20s)
-            .exit_code == healthy.exit_code);
-
-  const temp_dir home;
-  process second(without(all, {"run", "--socket", home / "s", "--database", r.pg().conninfo(r.database())}));
-  REQUIRE(eventually(10s, [&] { return can_connect(home / "s"); }));
-  for (const char* number : {"0", "1", "2"}) {
-    std::error_code error;
-    CHECK(std::filesystem::read_symlink("/proc/" + std::to_string(second.pid()) + "/fd/" + number, error) ==
-          "/dev/null");
-  }
-}
-
-TEST_CASE("section 9: output that cannot be written is an error that is said") {
-  rig r;
-  const std::string socket = r.hub().socket();
-  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--version"},
-                                                    {"--help"},
-                                                    {"run", "--help"},
-                                                    {"config"},
-                                                    {"status", "--socket", socket},
-                                                    {"status", "--json", "--socket", socket},
-                                                    {"control", "log-level", "info", "--socket", socket}}) {
-    auto job = pgwaked_command(arguments);
-    const std::vector<std::string> shell = {"sh", "-c", "exec \"$0\" \"$@\" >/dev/full"};
-    job.argv.insert(job.argv.begin(), shell.begin(), shell.end());
-    const auto result = run(std::move(job), 10s);
-    CAPTURE(arguments.front());
-    CHECK(result.exit_code == 1);
-    CHECK(has(result.err, "cannot write to standard output"));
-  }
 }
 
 TEST_CASE("section 9: logs are lines of text, or of JSON, and hold no payload") {
