@@ -37,7 +37,7 @@ std::string server_line(const hub_status& s) {
   if (!up.database.empty()) out += ", database " + printable(up.database);
   const auto version = server_version_name(up.server_version);
   if (!version.empty()) out += ", " + version;
-  if (up.pooler) out += ", through a session pooler";
+  if (up.pooler) out += ", through a connection pooler";
   return out;
 }
 
@@ -164,12 +164,11 @@ std::string health_text(const hub_status& s) {
 }
 
 std::string advice_for(const std::string& reason) {
-  if (reason == "connecting" || reason == "login")
-    return "pgwaked doctor finds out what stands in the way; the hub keeps trying by itself";
   if (reason == "pooler")
     return "give the hub a direct connection; a pooler in session mode can be allowed (allow_session_pooler)";
   if (reason == "recovery") return "name the primary, or all hosts of the cluster, in `database`";
-  return {};
+  if (reason.empty() || reason == "relisten" || reason == "operator") return {};  // it mends itself
+  return "pgwaked doctor finds out what stands in the way; the hub keeps trying by itself";
 }
 
 std::string status_text(const hub_status& s, const std::string& socket, std::size_t width) {

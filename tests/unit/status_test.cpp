@@ -82,6 +82,13 @@ TEST_CASE("text for the terminal: columns are counted, not bytes") {
   CHECK(cut("abcd", 0).empty());
 }
 
+TEST_CASE("status: whatever ails the hub and does not mend itself comes with what to do") {
+  for (const auto* reason : {"connecting", "login", "pooler", "recovery", "connection_lost", "silent", "deaf",
+                             "probe", "check", "listen", "settings", "a word to come"})
+    CHECK_FALSE(advice_for(reason).empty());
+  for (const auto* reason : {"", "relisten", "operator"}) CHECK(advice_for(reason).empty());
+}
+
 TEST_CASE("text for the terminal: numbers, sizes and times are short") {
   CHECK(grouped(0) == "0");
   CHECK(grouped(1234567) == "1,234,567");
