@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/channel.hpp"
+#include "common/log_field.hpp"
 
 namespace pgwake {
 namespace {
@@ -146,9 +147,8 @@ void upstream::listened(const query_result& r, steady_time now, actions& out) {
         break;
       }
       case listen_plan::event::kind::retrying:
-        out.push_back(
-            note{note::level::warning, "LISTEN failed, will be retried",
-                 "channel=" + quote_identifier(e.channel) + " sqlstate=" + e.sqlstate + " " + e.reason});
+        out.push_back(note{note::level::warning, "LISTEN failed, will be retried",
+                           "channel=" + log_field(e.channel) + " sqlstate=" + e.sqlstate + " " + e.reason});
         break;
       case listen_plan::event::kind::released:
         break;
