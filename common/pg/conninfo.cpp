@@ -70,26 +70,45 @@ bool is_plain_keyword(std::string_view text) {
   return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == text.npos;
 }
 
+bool is_uri(std::string_view conninfo) {
+  return conninfo.starts_with("postgresql://") || conninfo.starts_with("postgres://");
+}
+
+// Whether `piece` can be nothing but a keyword: there is no password that it could be a part of, as far as a
+// string that its writer meant otherwise tells, and a value of its own follows.
+bool is_surely_keyword(std::string_view piece, std::string_view conninfo) {
+  constexpr std::string_view spaces = " \t\r\n\v\f";
+  if (!is_plain_keyword(piece) || has_password(conninfo)) return false;
+  const auto scheme = is_uri(conninfo) ? conninfo.find("://") + 3 : 0;
+  const auto rest = conninfo.substr(scheme);
+  if (rest.find_first_of(":@") != rest.npos || rest.find("//") != rest.npos ||
+      rest.find("password") != rest.npos)
+    return false;
+  const auto at = rest.find(piece);
+  if (at == rest.npos || rest.find(piece, at + 1) != rest.npos) return false;
+  if (at > 0 && (spaces.find(rest[at - 1]) == rest.npos && rest[at - 1] != '?' && rest[at - 1] != '&'))
+    return false;
+  const auto equals = rest.find_first_not_of(spaces, at + piece.size());
+  if (equals == rest.npos || rest[equals] != '=') return false;
+  const auto value = rest.find_first_not_of(spaces, equals + 1);
+  return value != rest.npos && rest[value] != '=';
+}
+
 // libpq's words about a string that it cannot read repeat pieces of it, and where the string is not what its
-// writer meant, any piece may be the password. Only what looks like a keyword, with no password before it,
-// comes through.
+// writer meant, any piece may be the password. Only what can be nothing but a keyword comes through.
 std::string without_pieces(const std::string& words, const std::string& conninfo) {
   const auto begin = words.find('"');
   const auto end = words.rfind('"');
   if (begin == words.npos || begin == end) return words;
   const auto piece = std::string_view(words).substr(begin + 1, end - begin - 1);
   if (words.starts_with("invalid connection option ") || words.starts_with("invalid URI query parameter: "))
-    return is_plain_keyword(piece) && !has_password(conninfo.substr(0, conninfo.find(piece)))
+    return is_surely_keyword(piece, conninfo)
                ? words
                : "it has a keyword that libpq does not know (a value with spaces needs single quotes)";
   if (words.starts_with("missing \"=\" after "))
     return "it has a word that no = follows (a value with spaces needs single quotes)";
   if (const auto quotation = words.find(": \""); quotation != words.npos) return words.substr(0, quotation);
   return "libpq cannot read it";
-}
-
-bool is_uri(std::string_view conninfo) {
-  return conninfo.starts_with("postgresql://") || conninfo.starts_with("postgres://");
 }
 
 bool looks_like_uri(std::string_view conninfo) {

@@ -214,6 +214,29 @@ TEST_CASE("case 38: a connection string that is wrong is named by its cause, and
   }
 }
 
+TEST_CASE("case 38: a keyword that libpq does not know is named where it can be no piece of a password") {
+  const auto fault = [](const std::string& conninfo) {
+    const auto result = run(pgwaked_command({"config", "--check", "--database", conninfo}), 10s);
+    CHECK(result.exit_code == 2);
+    return result.out + result.err;
+  };
+  for (const std::string conninfo :
+       {"host=bar password=foo bar = baz", "password=foo bar=baz", "host=h bar=baz password=foo",
+        "dbname=postgresql://app:pw bar = x", "dbname=postgres://app:pw@h/d bar=x",
+        "host=h user=app:pw bar=x", "host=bar bar=x", "host=h user=app@ bar=x", "host=h user=app bar=",
+        "host=h user=app bar==", "postgres://u:a/b?bar=x@h/d", "postgres://u:pw@h/d?bar=x"}) {
+    CAPTURE(conninfo);
+    const auto text = fault(conninfo);
+    CHECK_THAT(text, Catch::Contains("it has a keyword that libpq does not know"));
+    CHECK_THAT(text, !Catch::Contains("bar"));
+  }
+  for (const std::string conninfo : {"host=h sslmod=require", "sslmod = require host=h",
+                                     "host=h\tsslmod\t= 'x y'", "postgres:///d?connect_timeout=3&sslmod=x"}) {
+    CAPTURE(conninfo);
+    CHECK_THAT(fault(conninfo), Catch::Contains("\"sslmod\""));
+  }
+}
+
 TEST_CASE("U1: a value that libpq would refuse for ever is refused at once, with what it takes") {
   const auto fault = [](const std::string& conninfo) {
     const auto result = run(pgwaked_command({"config", "--check", "--database", conninfo}), 10s);
