@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "common/unicode.hpp"
+
 namespace pgwake {
 
 std::optional<std::string> channel_fault(std::string_view name) {
   if (name.empty()) return "the channel name is empty";
   if (name.find('\0') != std::string_view::npos) return "the channel name has a NUL byte";
-  // No encoding has a character in less than a byte.
+  // No encoding has a character in less than a byte. Where no characters can be told, the bytes are the name.
+  if (!is_utf8(name)) return length_fault(name);
   const auto characters = std::count_if(
       name.begin(), name.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
   if (static_cast<std::size_t>(characters) > max_channel_bytes) return length_fault(name);

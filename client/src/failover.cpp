@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/channel.hpp"
+#include "common/unicode.hpp"
 
 namespace pgwake::client {
 
@@ -61,6 +62,14 @@ void failover::subscribe(std::uint64_t request, const std::string& channel, std:
                          steady_time now, actions& out) {
   if (auto fault = channel_fault(channel)) {
     out.emplace_back(answered{request, {answer::verdict::nack, code::invalid_channel, std::move(*fault)}});
+    return;
+  }
+  // On an own connection it may work, in a SQL_ASCII database; but nobody is always on that one.
+  if (settings_.policy != policy::direct && !is_utf8(channel)) {
+    out.emplace_back(
+        answered{request,
+                 {answer::verdict::nack, code::invalid_channel,
+                  "the channel name is not UTF-8: it cannot be asked of a hub (policy direct can)"}});
     return;
   }
   if (channel.starts_with(reserved_prefix)) {

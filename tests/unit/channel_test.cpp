@@ -25,6 +25,12 @@ TEST_CASE("S4: in another encoding a character may be shorter, but takes a byte 
   CHECK_THAT(channel_fault(accents + "e").value(), Contains("127 bytes"));
 }
 
+TEST_CASE("S4: of a name that is not UTF-8 nobody knows the characters: its bytes count") {
+  CHECK_THAT(channel_fault(std::string(64, '\x80')).value(), Contains("64 bytes"));
+  CHECK_THAT(channel_fault(std::string(32, 'x') + std::string(32, '\xBF')).value(), Contains("64 bytes"));
+  CHECK_FALSE(channel_fault(std::string(63, '\x80')));
+}
+
 TEST_CASE("S4: every other name works, byte for byte") {
   for (const auto* name : {"UPPER", "with.dots", "with spaces", "\"", "it's", "select", "日本",
                            "x\"; DROP TABLE t; --", "\\", "$$", "\n", "\x01"})

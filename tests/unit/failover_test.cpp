@@ -61,6 +61,42 @@ TEST_CASE("C1: a nack is the caller's error and never a reason to fall back") {
   CHECK(r.core.source() == client::side::hub);
 }
 
+TEST_CASE(
+    "C1 S4: a name that is not UTF-8 fits no frame: refused at once, whoever serves, unless that is the "
+    "server") {
+  const std::string latin = "caf\xE9";
+  const auto refused = [&](failover_rig& r) {
+    r.words();
+    r.subscribe(1, latin);
+    REQUIRE(r.out.size() == 1);
+    const auto* a = std::get_if<client::answered>(&r.out.front());
+    REQUIRE(a != nullptr);
+    CHECK(a->request == 1);
+    CHECK(a->how.how == client::answer::verdict::nack);
+    CHECK(a->how.why == code::invalid_channel);
+    CHECK(a->how.reason.find("UTF-8") != std::string::npos);
+    CHECK(r.core.channels() == 0);
+  };
+  failover_rig new_one;
+  new_one.start();
+  refused(new_one);
+  failover_rig with_hub;
+  with_hub.on_hub({});
+  refused(with_hub);
+  failover_rig on_its_own;
+  on_its_own.on_own({"c"});
+  on_its_own.unsubscribe("c");
+  refused(on_its_own);
+  failover_rig polling(with([](auto& s) { s.policy = policy::poll; }));
+  polling.start();
+  polling.hub_refuses();
+  refused(polling);
+  failover_rig direct(with([](auto& s) { s.policy = policy::direct; }));
+  direct.start();
+  direct.subscribe(1, latin);
+  CHECK(direct.did("want " + latin));
+}
+
 TEST_CASE("C2 C5: the hub is lost: own connection at once, whole set, one gap on each channel") {
   failover_rig r;
   r.on_hub({"a", "b"});
