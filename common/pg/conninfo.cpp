@@ -74,19 +74,21 @@ bool is_uri(std::string_view conninfo) {
   return conninfo.starts_with("postgresql://") || conninfo.starts_with("postgres://");
 }
 
-// Whether `piece` can be nothing but a keyword: there is no password that it could be a part of, as far as a
-// string that its writer meant otherwise tells, and a value of its own follows.
+// Whether `piece` can be nothing but a keyword: it stands at one place, a value of its own follows, and no
+// password that it could be a part of begins before it, as far as a string tells that its writer may have
+// meant otherwise.
 bool is_surely_keyword(std::string_view piece, std::string_view conninfo) {
   constexpr std::string_view spaces = " \t\r\n\v\f";
-  if (!is_plain_keyword(piece) || has_password(conninfo)) return false;
-  const auto scheme = is_uri(conninfo) ? conninfo.find("://") + 3 : 0;
-  const auto rest = conninfo.substr(scheme);
-  if (rest.find_first_of(":@") != rest.npos || rest.find("//") != rest.npos ||
-      rest.find("password") != rest.npos)
-    return false;
+  if (!is_plain_keyword(piece)) return false;
+  const auto rest = conninfo.substr(is_uri(conninfo) ? conninfo.find("://") + 3 : 0);
   const auto at = rest.find(piece);
   if (at == rest.npos || rest.find(piece, at + 1) != rest.npos) return false;
-  if (at > 0 && (spaces.find(rest[at - 1]) == rest.npos && rest[at - 1] != '?' && rest[at - 1] != '&'))
+  const auto before = rest.substr(0, at);
+  if (has_password(before) || before.find_first_of(":@") != before.npos || before.find("//") != before.npos ||
+      before.find("password") != before.npos)
+    return false;
+  if (!before.empty() && spaces.find(before.back()) == spaces.npos && before.back() != '?' &&
+      before.back() != '&')
     return false;
   const auto equals = rest.find_first_not_of(spaces, at + piece.size());
   if (equals == rest.npos || rest[equals] != '=') return false;

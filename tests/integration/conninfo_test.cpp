@@ -221,7 +221,7 @@ TEST_CASE("case 38: a keyword that libpq does not know is named where it can be 
     return result.out + result.err;
   };
   for (const std::string conninfo :
-       {"host=bar password=foo bar = baz", "password=foo bar=baz", "host=h bar=baz password=foo",
+       {"host=bar password=foo bar = baz", "password=foo bar=baz", "bar=baz password=foo bar",
         "dbname=postgresql://app:pw bar = x", "dbname=postgres://app:pw@h/d bar=x",
         "host=h user=app:pw bar=x", "host=bar bar=x", "host=h user=app@ bar=x", "host=h user=app bar=",
         "host=h user=app bar==", "postgres://u:a/b?bar=x@h/d", "postgres://u:pw@h/d?bar=x"}) {
@@ -230,8 +230,9 @@ TEST_CASE("case 38: a keyword that libpq does not know is named where it can be 
     CHECK_THAT(text, Catch::Contains("it has a keyword that libpq does not know"));
     CHECK_THAT(text, !Catch::Contains("bar"));
   }
-  for (const std::string conninfo : {"host=h sslmod=require", "sslmod = require host=h",
-                                     "host=h\tsslmod\t= 'x y'", "postgres:///d?connect_timeout=3&sslmod=x"}) {
+  for (const std::string conninfo :
+       {"host=h sslmod=require", "sslmod = require host=h", "host=h sslmod=require password=foo",
+        "host=h\tsslmod\t= 'x y'", "postgres:///d?connect_timeout=3&sslmod=x"}) {
     CAPTURE(conninfo);
     CHECK_THAT(fault(conninfo), Catch::Contains("\"sslmod\""));
   }
