@@ -17,6 +17,7 @@
 
 #include "common/redact.hpp"
 #include "common/units.hpp"
+#include "daemon/doctor_hub_login.hpp"
 #include "daemon/doctor_session.hpp"
 #include "daemon/options.hpp"
 
@@ -54,8 +55,7 @@ void use_secrets_of_instance(settings& values) {
   const auto readable = [](const std::string& path) { return access(path.c_str(), R_OK) == 0; };
   if (std::getenv("PGPASSFILE") == nullptr && readable(base + ".pgpass"))
     setenv("PGPASSFILE", (base + ".pgpass").c_str(), 1);
-  const auto credential = "/run/credentials/pgwaked@" + *instance + ".service/database";
-  if (values.database_file == credential && !readable(credential)) values.database_file = base + ".database";
+  values.database_file = readable_database_file(values);
 }
 
 // Settings that make no sense are a finding; the other checks go on with what can be used of them.
@@ -142,7 +142,9 @@ void look_at_hub(doctor_facts& out) {
     return;
   }
   if (status)
-    out.hub = doctor_facts::hub_look{std::move(*status), hub->server_uid(), name_of_user(hub->server_uid())};
+    out.hub = doctor_facts::hub_look{std::move(*status), hub->server_uid(), name_of_user(hub->server_uid()),
+                                     std::nullopt};
+  if (out.hub) out.hub->database_user = database_user_of(out.hub->status.pid, out.hub->user);
 }
 
 // The hard limit of the hub's process, to which it raises its own; where that cannot be seen, ours.

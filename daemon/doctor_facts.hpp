@@ -26,6 +26,7 @@ struct doctor_facts {
     hub_status status;
     std::uint32_t uid = 0;  // whom the socket was made by (SO_PEERCRED)
     std::string user;
+    std::optional<std::string> database_user;  // whom it logs in to the database as, by its settings
   };
   // One host of the connection string.
   struct server_look {

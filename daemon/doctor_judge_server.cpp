@@ -117,6 +117,7 @@ finding login_ok(const doctor_facts& f, const server& s) {
 bool has_the_slot(const doctor_facts& f, const server& s) {
   if (!f.hub || !f.hub->status.healthy || !s.failure) return false;
   if (s.failure->sqlstate != "53300" || !mentions(s.failure->message, "for role")) return false;
+  if (f.hub->database_user != f.user) return false;
   const auto& name = s.host.host.empty() ? s.host.hostaddr : s.host.host;
   const auto& up = f.hub->status.upstream;
   return up.server == name + ":" + s.host.port && up.database == f.database;

@@ -142,7 +142,18 @@ struct free_options {
   void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
 };
 
+std::optional<std::string> value_in(const std::string& conninfo, std::string_view keyword) {
+  const std::unique_ptr<PQconninfoOption, free_options> options(PQconninfoParse(conninfo.c_str(), nullptr));
+  for (const auto* o = options.get(); o != nullptr && o->keyword != nullptr; ++o)
+    if (o->keyword == keyword && o->val != nullptr) return o->val;
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<std::string> user_in(const std::string& conninfo) { return value_in(conninfo, "user"); }
+
+bool names_service(const std::string& conninfo) { return value_in(conninfo, "service").has_value(); }
 
 target target_of(const connect_settings& settings) {
   target out;

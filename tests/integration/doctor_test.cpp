@@ -185,6 +185,62 @@ TEST_CASE("U8: doctor understands a CONNECTION LIMIT of 1 that the hub uses up")
   CHECK(d.verdict("slots") == "failure");
 }
 
+TEST_CASE("U8: whose CONNECTION LIMIT the hub uses up is known by the hub's own settings") {
+  auto& pg = cluster::shared();
+  pg.exec(
+      "DROP ROLE IF EXISTS limited; CREATE ROLE limited LOGIN CONNECTION LIMIT 1; "
+      "DROP ROLE IF EXISTS other; CREATE ROLE other LOGIN");
+  const auto limited = pg.conninfo("postgres", "limited");
+  const temp_dir directory;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    write_file(directory / name, text);
+    return directory / name;
+  };
+  SECTION("another role's") {
+    const hub_daemon hub(small_hub(pg.conninfo("postgres", "other")));
+    const auto holder = pg.connect("postgres", "limited");
+    const auto d = doctor({"--socket", hub.socket(), "--database", limited});
+    INFO(d.output);
+    CHECK(d.exit_code == 1);
+    CHECK(d.verdict("slots") == "warning");
+    CHECK(d.says("slots", "too many connections for role"));
+    CHECK_FALSE(d.says("slots", "has the one it needs"));
+  }
+  SECTION("of one settings file") {
+    const auto config = file("shop.toml", "database = \"" + limited + "\"\nmax_workers = 64\n");
+    const hub_daemon hub({.arguments = {"--config", config}});
+    const auto d = doctor({"--socket", hub.socket(), "--config", config});
+    INFO(d.output);
+    CHECK(d.exit_code == 0);
+    CHECK(d.says("slots", "has the one it needs"));
+  }
+  SECTION("of a file that holds the connection string, and PGUSER") {
+    const auto database =
+        file("database", "host=127.0.0.1 port=" + std::to_string(pg.port()) + " dbname=postgres\n");
+    const auto config = file("shop.toml", "database_file = \"" + database + "\"\n");
+    const hub_daemon hub(
+        {.arguments = {"--config=" + config, "--max-workers", "64"}, .env = {{"PGUSER", "limited"}}});
+    const auto d = doctor({"--socket", hub.socket()}, {}, {{"PGWAKE_DATABASE", limited}});
+    INFO(d.output);
+    CHECK(d.exit_code == 0);
+    CHECK(d.says("slots", "has the one it needs"));
+  }
+  if (geteuid() != 0) return;
+  SECTION("by an account that may not read the hub's environment") {
+    give_to_server(directory.path());
+    const bool named = GENERATE(true, false);
+    const auto config =
+        file("shop.toml", "database = \"host=127.0.0.1 dbname=postgres port=" + std::to_string(pg.port()) +
+                              (named ? " user=limited" : "") + "\"\n");
+    const hub_daemon hub({.arguments = {"--config", config, "--max-workers", "64", "--socket-mode", "0666"},
+                          .env = {{"PGUSER", "limited"}}});
+    const auto d = doctor({"--socket", hub.socket(), "--config", config}, server_account(),
+                          {{"PGUSER", "limited"}, {"PGWAKE_HUB_USER", "root"}});
+    INFO(d.output);
+    CHECK(d.verdict("slots") == (named ? "ok" : "warning"));
+  }
+}
+
 TEST_CASE("section 9: doctor names what stops a login, and never a password") {
   cluster pg;
   pg.exec("CREATE ROLE app LOGIN PASSWORD 'right-one'; CREATE ROLE outsider LOGIN");

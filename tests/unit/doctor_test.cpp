@@ -25,6 +25,7 @@ facts healthy() {
   facts::hub_look hub;
   hub.uid = 104;
   hub.user = "pgwake";
+  hub.database_user = "app";
   hub.status.version = "0.1.0";
   hub.status.healthy = true;
   hub.status.totals.workers = 8;
@@ -284,6 +285,12 @@ TEST_CASE("doctor: slots") {
   auto f = without_session(of_role);
   f.hub->status.upstream.database = "another";  // so the hub may hold none of these
   expect(f, {"slots", warning, "running hub"});
+  f = without_session(of_role);
+  f.hub->database_user = "hub";
+  expect(f, {"slots", warning, "too many connections for role"});
+  CHECK(find(judge(f), "login") == nullptr);
+  f.hub->database_user.reset();
+  expect(f, {"slots", warning, "too many connections for role"});
   f.hub.reset();
   expect(f, {"slots", failure, "CONNECTION LIMIT"});
   f = healthy();
