@@ -17,6 +17,7 @@ constexpr const char* probe_sql =
     "SELECT pg_catalog.pg_backend_pid(), (SELECT pg_catalog.count(*) FROM "
     "pg_catalog.pg_listening_channels()), "
     "pg_catalog.pg_notification_queue_usage()";
+constexpr const char* hears_nothing = "it passes on no notification between transactions";
 
 }  // namespace
 
@@ -108,11 +109,14 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
     case step::system_id: {
       const auto id = r.ok && !r.row.empty() ? r.row[0].value_or("") : "";
       out.push_back(identified{database_, id});
+      // Behind a pooler nothing is set before it is known whose session this is.
+      if (pooled_) return listen_to_itself(now, out);
       return query(step::settings, settings_sql(), now, out);
     }
     case step::settings:
       if (!r.ok) return fail("settings", r.message, now, out);
-      return query(step::self_listen, "LISTEN " + quote_identifier(fence_channel), now, out);
+      if (pooled_) return go_live(now, out);
+      return listen_to_itself(now, out);
     case step::self_listen:
       if (!r.ok)
         return fail(r.sqlstate == "25006" || r.sqlstate == "55000" ? "recovery" : "listen", r.message, now,
@@ -120,6 +124,8 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
       return query(step::self_notify, next_check(), now, out);
     case step::self_notify:
       return notify_came(r, now, out);
+    case step::taking_back:
+      return fail("pooler", unproven_, now, out);
     case step::probe:
       return probe_came(r, now, out);
     case step::listen:
@@ -261,11 +267,13 @@ std::optional<steady_time> upstream::command_deadline() const {
     case step::identity:
     case step::system_id:
     case step::settings:
+    case step::taking_back:
     case step::probe:
       return since + settings_.probe_timeout;
     case step::self_wait:
-    case step::outside:
       return sent_at_ + settings_.probe_timeout;
+    case step::outside:  // connecting takes its time
+      return sent_at_ + (outside_said_ ? 1 : 3) * settings_.probe_timeout;
     case step::say:
     case step::self_notify:
       return since + settings_.lock_timeout + settings_.probe_timeout;
@@ -283,15 +291,13 @@ void upstream::tick(steady_time now, bool quiet, actions& out) {
   }
   if (state_ != state::checking && state_ != state::live) return;
   if (const auto at = command_deadline(); quiet && at && now >= *at) {
+    if (step_ == step::self_wait && pooled_)
+      return refuse_pooler("this session's own NOTIFY did not come back", now, out);
     if (step_ == step::self_wait)
       return fail("deaf", "the session's own NOTIFY was committed and did not come back", now, out);
-    if (step_ == step::outside && outside_said_)
-      return fail(
-          "pooler",
-          "a connection pooler answers here that does not pass on notifications between transactions: it is "
-          "not in session mode; point `database` at PostgreSQL itself, or at a pool in session mode",
-          now, out);
-    if (step_ == step::outside) return without_outside("no answer in time", now, out);
+    if (step_ == step::outside)
+      return refuse_pooler(outside_said_ ? hears_nothing : "no answer in time", now, out);
+    if (step_ == step::taking_back) return fail("pooler", unproven_, now, out);
     return fail("silent", "no byte from the server in time", now, out);
   }
   idle_work(now, out);

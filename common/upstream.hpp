@@ -170,6 +170,7 @@ class upstream {
     self_notify,
     self_wait,
     outside,
+    taking_back,
     probe,
     listen,
     say
@@ -183,7 +184,8 @@ class upstream {
   void probe_came(const query_result& r, steady_time now, actions& out);
   void listened(const query_result& r, steady_time now, actions& out);
   void check_came(steady_time now, actions& out);
-  void without_outside(const std::string& why, steady_time now, actions& out);
+  void listen_to_itself(steady_time now, actions& out);
+  void refuse_pooler(const std::string& why, steady_time now, actions& out);
   std::string next_check();
   void go_live(steady_time now, actions& out);
   void idle_work(steady_time now, actions& out);
@@ -210,6 +212,7 @@ class upstream {
   bool check_returned_ = false;
   bool outside_asked_ = false;
   bool outside_said_ = false;  // and committed
+  std::string unproven_;       // why the pooler is refused
   std::string database_;
   std::deque<std::string> to_say_;
   std::uint64_t checks_ = 0;  // numbers the self-NOTIFYs

@@ -73,6 +73,7 @@ std::string upstream::settings_sql() const {
 void upstream::notify_came(const query_result& r, steady_time now, actions& out) {
   if (!r.ok) {
     // It waits behind another transaction's commit (or a full queue): that proves nothing about this session.
+    if (pooled_) return refuse_pooler(r.sqlstate + " " + r.message, now, out);
     out.push_back(note{note::level::warning, "self check not possible", r.sqlstate + " " + r.message});
     return go_live(now, out);
   }
@@ -90,7 +91,8 @@ std::string upstream::next_check() {
 // Its own NOTIFY comes back even through a pool in transaction mode, within the transaction. Another
 // session's comes only if this one is kept while it is idle.
 void upstream::check_came(steady_time now, actions& out) {
-  if (!pooled_ || std::exchange(outside_asked_, true)) return go_live(now, out);
+  if (!pooled_) return go_live(now, out);
+  if (std::exchange(outside_asked_, true)) return query(step::settings, settings_sql(), now, out);
   auto sql = next_check();
   step_ = step::outside;
   sent_at_ = now;
@@ -100,17 +102,21 @@ void upstream::check_came(steady_time now, actions& out) {
 void upstream::notified_outside(std::string_view payload, const std::string& trouble, steady_time now,
                                 actions& out) {
   if (state_ != state::checking || step_ != step::outside || payload != check_payload_) return;
-  if (!trouble.empty()) return without_outside(trouble, now, out);
+  if (!trouble.empty()) return refuse_pooler(trouble, now, out);
   outside_said_ = true;
   sent_at_ = now;
 }
 
-// A pool of one connection in session mode has no second one to lend; one in transaction mode would.
-void upstream::without_outside(const std::string& why, steady_time now, actions& out) {
-  out.push_back(note{note::level::warning, "check of the pooler not possible",
-                     "a second session through it is needed for a moment: " + why});
-  step_ = step::none;
-  go_live(now, out);
+// It may be deaf, so it does not count; and the pooler may give this session to the next one who comes, so
+// what was done to it is taken back first.
+void upstream::refuse_pooler(const std::string& why, steady_time now, actions& out) {
+  unproven_ = "a pooler that is not proven to be in session mode: " + why +
+              "; give `database` PostgreSQL itself, or a pool in session mode with a second session to spare";
+  query(step::taking_back, "UNLISTEN " + quote_identifier(fence_channel), now, out);
+}
+
+void upstream::listen_to_itself(steady_time now, actions& out) {
+  query(step::self_listen, "LISTEN " + quote_identifier(fence_channel), now, out);
 }
 
 bool upstream::own_check(std::string_view payload, steady_time now, actions& out) {

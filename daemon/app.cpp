@@ -205,13 +205,18 @@ void app::notify_outside(const engine::notify_outside& wanted) {
     settle();
   };
   const auto conninfo = read_database(loaded_.values, real_surroundings());
-  if (!conninfo) return boost::asio::post(loop_, [told, why = conninfo.error().message] { told(why); });
+  if (!conninfo || second_under_way_) {
+    const auto why = conninfo ? "the one before it still waits" : conninfo.error().message;
+    return boost::asio::post(loop_, [told, why] { told(why); });
+  }
   auto s = connect_settings(*conninfo);
   s.application_name = "pgwaked-check@" + host_name();
   s.first = wanted.sql;
-  second_.emplace(loop_.get_executor());
-  second_->start(std::move(s),
-                 [told](const pg::connector::outcome& outcome) { told(outcome.failure.message); });
+  second_.start(std::move(s), [this, told](const pg::connector::outcome& outcome) {
+    second_under_way_ = false;
+    told(outcome.failure.message);
+  });
+  second_under_way_ = true;
 }
 
 void app::on_bytes() { engine_.heard(steady::now()); }

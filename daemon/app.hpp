@@ -28,7 +28,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   // Opens the socket, serves until told to stop. 0: stopped. Throws std::runtime_error if it cannot start.
   int run();
   // An abandoned connect attempt may still hold a thread inside libpq: leave the process without destructors.
-  bool leaves_a_thread() const { return connector_.busy(); }
+  bool leaves_a_thread() const { return connector_.busy() || second_.busy(); }
 
  private:
   void on_bytes(worker_id id, std::string_view data) override;
@@ -85,7 +85,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   acceptor acceptor_;
   std::optional<metrics_server> metrics_;
   pgwake::pg::connector connector_{loop_.get_executor()};
-  std::optional<pgwake::pg::connector> second_;  // behind a pooler, for a moment
+  pgwake::pg::connector second_{loop_.get_executor()};  // behind a pooler, for a moment
   std::shared_ptr<pgwake::pg::session> session_;
   std::unordered_map<worker_id, std::shared_ptr<worker_io>> workers_;
   std::chrono::steady_clock::time_point started_;
@@ -97,6 +97,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   bool activated_ = false;          // the socket is the service manager's
   bool carrying_out_ = false;
   bool stopping_ = false;
+  bool second_under_way_ = false;
 };
 
 }  // namespace pgwaked

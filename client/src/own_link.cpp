@@ -1,5 +1,6 @@
 #include "client/src/own_link.hpp"
 
+#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "client/src/fork_guard.hpp"
@@ -7,7 +8,11 @@
 namespace pgwake::client {
 
 own_link::own_link(boost::asio::io_context& loop, own_events& events, pg::connect_settings settings)
-    : loop_(loop), events_(events), settings_(std::move(settings)), connector_(loop.get_executor()) {}
+    : loop_(loop),
+      events_(events),
+      settings_(std::move(settings)),
+      connector_(loop.get_executor()),
+      second_(loop.get_executor()) {}
 
 void own_link::open() {
   if (under_way_.exchange(true)) return;
@@ -44,10 +49,16 @@ void own_link::notify(const std::string& payload, const std::string& sql) {
   auto settings = settings_;
   settings.application_name = "pgwake-check";  // it counts as nobody's own connection
   settings.first = sql;
-  second_.emplace(loop_.get_executor());
-  second_->start(std::move(settings), [this, payload](pg::connector::outcome outcome) {
+  if (second_under_way_) {
+    boost::asio::post(loop_,
+                      [this, payload] { events_.on_own_notified(payload, "the one before it still waits"); });
+    return;
+  }
+  second_.start(std::move(settings), [this, payload](const pg::connector::outcome& outcome) {
+    second_under_way_ = false;
     events_.on_own_notified(payload, outcome.failure.message);
   });
+  second_under_way_ = true;
 }
 
 bool own_link::read_pass() { return session_ && session_->read_pass(); }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,15 +29,14 @@ class own_link {
   // One attempt at a time: while one is under way, its outcome is the answer.
   void open();
   void query(const std::string& sql);
-  // Runs it in a session of its own, on a thread; its outcome is told by the payload. An earlier one that is
-  // still under way is not told any more.
+  // Runs it in a session of its own, on a thread; its outcome is told by the payload. One at a time.
   void notify(const std::string& payload, const std::string& sql);
   bool read_pass();
   void close();
   // In a thread that cannot be interrupted.
-  bool connecting() const { return connector_.busy() || (second_ && second_->busy()); }
+  bool connecting() const { return connector_.busy() || second_.busy(); }
   // From here to forked(), any thread. An attempt has not been answered yet.
-  bool under_way() const { return under_way_; }
+  bool under_way() const { return under_way_ || second_under_way_; }
   // A process was forked meanwhile: the child may hold that very connection, whose descriptor only libpq
   // knows. It is thrown away and made anew, so that no session is ever shared with a child.
   void forked() { tainted_ = true; }
@@ -53,9 +51,10 @@ class own_link {
   own_events& events_;
   pg::connect_settings settings_;
   pg::connector connector_;
-  std::optional<pg::connector> second_;
+  pg::connector second_;
   std::shared_ptr<pg::session> session_;
   std::atomic<bool> under_way_ = false;
+  std::atomic<bool> second_under_way_ = false;
   std::atomic<bool> tainted_ = false;
 };
 

@@ -1,8 +1,10 @@
 #include "common/pg/connector.hpp"
 
+#include <poll.h>
 #include <pthread.h>
 
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <csignal>
 #include <mutex>
 #include <new>
@@ -49,9 +51,18 @@ std::string without_newline(const char* words) {
 }
 
 // What it failed with; empty: nothing.
-std::string run_first(PGconn* conn, const std::string& sql) {
-  if (sql.empty()) return "";
-  PGresult* result = PQexec(conn, sql.c_str());
+std::string run_first(PGconn* conn, const connect_settings& settings) {
+  if (settings.first.empty()) return "";
+  const auto until = std::chrono::steady_clock::now() + settings.connect_timeout;
+  if (PQsendQuery(conn, settings.first.c_str()) == 0) return without_newline(PQerrorMessage(conn));
+  while (PQisBusy(conn) != 0) {
+    const auto left = std::chrono::ceil<millis>(until - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return "no answer in time";
+    pollfd p{PQsocket(conn), POLLIN, 0};
+    if (poll(&p, 1, static_cast<int>(left)) > 0 && PQconsumeInput(conn) == 0)
+      return without_newline(PQerrorMessage(conn));
+  }
+  PGresult* result = PQgetResult(conn);
   const auto status = PQresultStatus(result);
   PQclear(result);
   return status == PGRES_COMMAND_OK ? "" : without_newline(PQerrorMessage(conn));
@@ -76,7 +87,7 @@ connector::outcome connect_now(const connect_settings& settings) {
     out.failure.login_refused = login_refused(out.failure.message);
     out.failure.message = hide_secrets_in(out.failure.message, settings.conninfo);
     out.conn.reset();
-  } else if (auto fault = run_first(out.conn.get(), settings.first); !fault.empty()) {
+  } else if (auto fault = run_first(out.conn.get(), settings); !fault.empty()) {
     out.failure.message = std::move(fault);
     out.conn.reset();
   } else {

@@ -15,7 +15,7 @@ struct connect_settings {
   std::string conninfo;  // any libpq connection string; empty: PG* environment and libpq's defaults
   std::string application_name;
   millis connect_timeout{5'000};  // per host
-  std::string first{};            // one command to be run on the connecting thread, if any
+  std::string first{};            // one command to be run on the connecting thread, within connect_timeout
 };
 
 // The user's connection string with pgwake's defaults for whatever the user left open, be it in the string,

@@ -239,7 +239,7 @@ TEST_CASE(
     CHECK(r.own_census() == 1);
   } else {
     CHECK_FALSE(w.client().subscribe("c", 3s));
-    CHECK_THAT(w.client().state().reason, Catch::Contains("not in session mode"));
+    CHECK_THAT(w.client().state().reason, Catch::Contains("session mode"));
   }
 }
 

@@ -58,7 +58,25 @@ TEST_CASE(
     };
     REQUIRE_EVENTUALLY(refused(), 10s);
     CHECK(hub.log().find("session mode") != std::string::npos);
+    CHECK(hub.stop() == 0);
+    connection next(pooler.conninfo());  // it gets the very session, as if nobody had set anything in it
+    for (const auto* setting : {"synchronous_commit", "lock_timeout", "client_connection_check_interval"})
+      CHECK(next.value("SELECT source <> 'session' FROM pg_settings WHERE name = '" + std::string(setting) +
+                       "'") == "t");
   }
+}
+
+TEST_CASE("U3, case 36: a pool with no second session to spare is not believed, whatever its mode") {
+  const std::string mode = GENERATE("session", "transaction");
+  const pgbouncer pooler(cluster::shared(), mode, "max_client_conn = 1");
+  hub_daemon hub({.database = pooler.conninfo(),
+                  .arguments = {"--allow-session-pooler", "--probe-timeout", "1s"},
+                  .until = readiness::accepting});
+  auto worker = hub.connect_v1();
+  worker.sub("c");
+  REQUIRE_EVENTUALLY(hub.log().find("second session") != std::string::npos, 10s);
+  const auto frames = worker.drain(500ms);
+  CHECK(std::all_of(frames.begin(), frames.end(), [](const frame& f) { return f.t() == "status"; }));
 }
 
 TEST_CASE("U3: a standby does not count; it does once it is promoted") {

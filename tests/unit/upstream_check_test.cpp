@@ -44,70 +44,99 @@ TEST_CASE("U3: a pooler is told by its backend, before any SET or LISTEN, and re
   CHECK_THAT(r.up.detail(), Contains("43") && Contains("42") && Contains("allow_session_pooler"));
 }
 
-TEST_CASE("U3, case 36: with allow_session_pooler it is accepted and said") {
+namespace {
+
+upstream_rig through_a_pooler() {
   auto s = upstream_rig::defaults();
   s.allow_session_pooler = true;
   auto r = connected(s);
-  CHECK(r.identity("43") == strings{"send system id"});
+  r.identity("43");
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "U3, case 36: with allow_session_pooler it is accepted and said, once another session's NOTIFY came") {
+  auto r = through_a_pooler();
+  // Nothing is set in a session that may be another's next.
+  CHECK(r.ok({"7"}) == strings{"identified shop 7", "send LISTEN \"pgwake.fence\""});
+  CHECK(r.ok() == strings{"send NOTIFY \"pgwake.fence\", E'check:1'"});
+  CHECK(r.ok().empty());
+  CHECK(r.notify("check:1"));
+  CHECK(r.took() == strings{"outside"});
+  CHECK(r.up.now_in() == upstream::state::checking);
+  CHECK(r.notify(r.check_payload()));
+  CHECK(r.took() == strings{"send settings"});
+  CHECK(r.ok({"9"}) == strings{"healthy"});
   CHECK(r.up.pooled());
-  r.ok({"7"}), r.ok({"9"}), r.ok();
-  r.notify(r.check_payload());
-  r.ok();
-  r.notify(r.check_payload());  // another session's
-  r.took();
-  CHECK(r.up.healthy());
   // The probe expects the backend that answered, not the one libpq was told.
   r.now += 15s;
   CHECK(r.tick() == strings{"send probe"});
   CHECK(r.ok({"43", "1", "0"}).empty());
 }
 
-TEST_CASE("U3, case 36: behind a pooler, another session's NOTIFY must come, or it is no session pooler") {
-  auto s = upstream_rig::defaults();
-  s.allow_session_pooler = true;
-  auto r = connected(s);
+TEST_CASE(
+    "U3, case 36: a pooler that is not proven to keep the session is refused, and leaves nothing behind") {
+  const strings taken_back = {"send UNLISTEN \"pgwake.fence\""};
+  const strings refused = {"close pooler", "unhealthy pooler"};
+  auto r = through_a_pooler();
   r.up.want("c", r.now, r.out);
-  r.identity("43"), r.ok({"7"}), r.ok({"9"}), r.ok(), r.ok();
-  CHECK(r.notify(r.check_payload()));
-  CHECK(r.took() == strings{"outside"});
-  CHECK(r.up.now_in() == upstream::state::checking);
-  const auto payload = r.check_payload();
-  const auto told = [&](const std::string& trouble) {
+  r.ok({"7"}), r.ok();
+  const auto ask = [&r] {
+    r.ok();
+    r.notify(r.check_payload());
+    CHECK(r.took() == strings{"outside"});
+    return r.check_payload();
+  };
+  const auto told = [&r](const std::string& payload, const std::string& trouble) {
     r.up.notified_outside(payload, trouble, r.now, r.out);
     return r.took();
   };
-  SECTION("it comes before its own end is told") {
+  SECTION("proven before the end of the other session is told, and after") {
+    const auto payload = ask();
+    if (GENERATE(true, false)) CHECK(told(payload, "").empty());
     CHECK(r.notify(payload));
-    CHECK(r.took() == strings{"send LISTEN \"c\"", "healthy"});
-    CHECK(told("").empty());
-    CHECK(told("too late to matter").empty());
+    CHECK(r.took() == strings{"send settings"});
+    CHECK(told(payload, "too late to matter").empty());
+    CHECK(r.ok({"9"}) == strings{"send LISTEN \"c\"", "healthy"});
   }
-  SECTION("it comes after") {
-    CHECK(told("").empty());
-    CHECK(r.notify(payload));
-    CHECK(r.took() == strings{"send LISTEN \"c\"", "healthy"});
-  }
-  SECTION("it was committed and does not come: transaction mode") {
+  SECTION("committed, and it does not come: transaction mode") {
+    const auto payload = ask();
     r.now += 4s;
-    CHECK(told("").empty());
+    CHECK(told(payload, "").empty());
     r.now += 4s;
     CHECK(r.tick().empty());
-    CHECK(r.sleep() == strings{"close pooler", "unhealthy pooler"});
-    CHECK_THAT(r.up.detail(), Contains("session mode"));
+    CHECK(r.sleep() == taken_back);
+    CHECK(r.ok() == refused);
+    CHECK_THAT(r.up.detail(), Contains("session mode") && Contains("between transactions"));
     // The next session is asked anew, and what is left of this one counts no more.
     CHECK(r.sleep() == strings{"connect"});
     r.connected();
-    r.identity("43"), r.ok({"7"}), r.ok({"9"}), r.ok(), r.ok();
-    CHECK(r.notify(r.check_payload()));
-    CHECK(r.took() == strings{"outside"});
-    CHECK(told("late").empty());
+    r.identity("43"), r.ok({"7"}), r.ok();
+    ask();
+    CHECK(told(payload, "late").empty());
     CHECK(r.up.now_in() == upstream::state::checking);
   }
-  SECTION("there is no second session to be had: said, and believed") {
-    CHECK(told("no more connections allowed") == strings{"send LISTEN \"c\"", "healthy"});
-    CHECK_THAT(r.notes.front() + r.notes.back(), Contains("no more connections allowed"));
+  SECTION("there is no second session to be had") {
+    CHECK(told(ask(), "no more connections allowed") == taken_back);
+    CHECK(r.error("57P01") == refused);
+    CHECK_THAT(r.up.detail(), Contains("no more connections allowed"));
   }
-  SECTION("nor an answer") { CHECK(r.sleep() == strings{"send LISTEN \"c\"", "healthy"}); }
+  SECTION("nor an answer") {
+    ask();
+    CHECK(r.sleep() == taken_back);
+    CHECK(r.sleep() == refused);  // nor to that
+  }
+  SECTION("its own NOTIFY cannot be committed") {
+    CHECK(r.error("55P03") == taken_back);
+    CHECK(r.ok() == refused);
+  }
+  SECTION("its own NOTIFY does not come back") {
+    r.ok();
+    CHECK(r.sleep() == taken_back);
+    CHECK(r.ok() == refused);
+  }
 }
 
 TEST_CASE("U3: a standby is refused, and tried again") {
