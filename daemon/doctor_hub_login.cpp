@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/pg/query.hpp"
+#include "common/pg/conninfo.hpp"
 #include "daemon/options.hpp"
 
 namespace pgwaked {
@@ -62,8 +62,8 @@ std::optional<std::string> database_user_of(std::int64_t pid, const std::string&
   all->values.database_file = readable_database_file(all->values);
   const auto conninfo = read_database(all->values, world);
   if (!conninfo) return std::nullopt;
-  if (auto user = pgwake::pg::user_in(*conninfo)) return user;
-  const bool by_service = pgwake::pg::names_service(*conninfo) || !value_of(world, "PGSERVICE").empty();
+  if (auto user = pgwake::pg::value_in(*conninfo, "user")) return user;
+  const bool by_service = pgwake::pg::value_in(*conninfo, "service") || !value_of(world, "PGSERVICE").empty();
   if (!environment || by_service) return std::nullopt;
   const auto user = value_of(world, "PGUSER");
   return user.empty() ? account : user;

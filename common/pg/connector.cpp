@@ -44,28 +44,20 @@ std::string place(const PGconn* conn) {
   return std::string(host != nullptr ? host : "") + ":" + (port != nullptr ? port : "");
 }
 
-std::string without_newline(const char* words) {
-  std::string out = words;
-  while (!out.empty() && out.back() == '\n') out.pop_back();
-  return out;
-}
-
 // What it failed with; empty: nothing.
 std::string run_first(PGconn* conn, const connect_settings& settings) {
   if (settings.first.empty()) return "";
   const auto until = std::chrono::steady_clock::now() + settings.connect_timeout;
-  if (PQsendQuery(conn, settings.first.c_str()) == 0) return without_newline(PQerrorMessage(conn));
+  if (PQsendQuery(conn, settings.first.c_str()) == 0) return trimmed(PQerrorMessage(conn));
   while (PQisBusy(conn) != 0) {
     const auto left = std::chrono::ceil<millis>(until - std::chrono::steady_clock::now()).count();
     if (left <= 0) return "no answer in time";
     pollfd p{PQsocket(conn), POLLIN, 0};
     if (poll(&p, 1, static_cast<int>(left)) > 0 && PQconsumeInput(conn) == 0)
-      return without_newline(PQerrorMessage(conn));
+      return trimmed(PQerrorMessage(conn));
   }
-  PGresult* result = PQgetResult(conn);
-  const auto status = PQresultStatus(result);
-  PQclear(result);
-  return status == PGRES_COMMAND_OK ? "" : without_newline(PQerrorMessage(conn));
+  const result_handle result(PQgetResult(conn));
+  return PQresultStatus(result.get()) == PGRES_COMMAND_OK ? "" : trimmed(PQerrorMessage(conn));
 }
 
 connector::outcome connect_now(const connect_settings& settings) {
@@ -83,7 +75,7 @@ connector::outcome connect_now(const connect_settings& settings) {
   if (!out.conn) {
     out.failure.message = "out of memory";
   } else if (PQstatus(out.conn.get()) != CONNECTION_OK || PQsocket(out.conn.get()) < 0) {
-    out.failure.message = without_newline(PQerrorMessage(out.conn.get()));
+    out.failure.message = trimmed(PQerrorMessage(out.conn.get()));
     out.failure.login_refused = login_refused(out.failure.message);
     out.failure.message = hide_secrets_in(out.failure.message, settings.conninfo);
     out.conn.reset();

@@ -14,22 +14,19 @@
 #include <memory>
 #include <set>
 
+#include "common/pg/handle.hpp"
 #include "common/redact.hpp"
 
 namespace pgwake::pg {
 namespace {
 
-struct free_options {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-};
-using options_ptr = std::unique_ptr<PQconninfoOption, free_options>;
+constexpr std::string_view spaces = " \t\r\n\v\f";
 
-options_ptr parse(const std::string& conninfo, std::string& fault) {
+options_handle parse(const std::string& conninfo, std::string& fault) {
   char* message = nullptr;
-  options_ptr options(PQconninfoParse(conninfo.c_str(), &message));
-  if (!options) fault = message != nullptr ? message : "out of memory";
+  options_handle options(PQconninfoParse(conninfo.c_str(), &message));
+  if (!options) fault = message != nullptr ? trimmed(message) : "out of memory";
   if (message != nullptr) PQfreemem(message);
-  while (!fault.empty() && fault.back() == '\n') fault.pop_back();
   return options;
 }
 
@@ -78,7 +75,6 @@ bool is_uri(std::string_view conninfo) {
 // password that it could be a part of begins before it, as far as a string tells that its writer may have
 // meant otherwise.
 bool is_surely_keyword(std::string_view piece, std::string_view conninfo) {
-  constexpr std::string_view spaces = " \t\r\n\v\f";
   if (!is_plain_keyword(piece)) return false;
   const auto rest = conninfo.substr(is_uri(conninfo) ? conninfo.find("://") + 3 : 0);
   const auto at = rest.find(piece);
@@ -114,10 +110,9 @@ std::string without_pieces(const std::string& words, const std::string& conninfo
 }
 
 bool looks_like_uri(std::string_view conninfo) {
-  constexpr std::string_view spaces = " \t\r\n\v\f";
   const auto begin = conninfo.find_first_not_of(spaces);
   if (begin == conninfo.npos) return false;
-  const auto word = conninfo.substr(begin, conninfo.find_first_of(" \t\r\n\v\f=", begin) - begin);
+  const auto word = conninfo.substr(begin, conninfo.find_first_of(std::string(spaces) + "=", begin) - begin);
   return word.find_first_of("@:/") != word.npos;
 }
 
@@ -152,7 +147,6 @@ const std::vector<value_rule>& value_rules() {
 
 // As libpq reads one: spaces around it, a sign. A port cannot be 0 or less.
 bool is_whole_number(std::string_view text, std::int64_t least, std::int64_t most) {
-  constexpr std::string_view spaces = " \t\r\n\v\f";
   text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
   text.remove_suffix(text.size() - 1 - text.find_last_not_of(spaces));
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -247,11 +241,16 @@ std::string conninfo_fault(const std::string& conninfo) {
   return without_pieces(fault, conninfo);
 }
 
-std::string database_of(const std::string& conninfo) {
+std::optional<std::string> value_in(const std::string& conninfo, std::string_view keyword) {
   std::string fault;
   const auto options = parse(conninfo, fault);
   for (auto* o = options.get(); o != nullptr && o->keyword != nullptr; ++o)
-    if (std::string_view(o->keyword) == "dbname" && o->val != nullptr) return o->val;
+    if (o->keyword == keyword && o->val != nullptr) return o->val;
+  return std::nullopt;
+}
+
+std::string database_of(const std::string& conninfo) {
+  if (auto name = value_in(conninfo, "dbname")) return *name;
   const char* variable = std::getenv("PGDATABASE");
   return variable != nullptr ? variable : "";
 }

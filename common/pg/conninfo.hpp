@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,9 @@ parameters connect_parameters(const connect_settings& settings);
 // Empty if libpq can use the string, as far as can be told without connecting; else why not, in words that
 // repeat none of its values: a string that is no URI for a letter shows its password wherever it is quoted.
 std::string conninfo_fault(const std::string& conninfo);
+
+// What the string itself says for a keyword, without environment and service file.
+std::optional<std::string> value_in(const std::string& conninfo, std::string_view keyword);
 
 // What libpq makes of the string: the dbname it would ask for, empty if none is said anywhere.
 std::string database_of(const std::string& conninfo);

@@ -138,22 +138,7 @@ tls_state tls_of(PGconn* conn) {
   return out;
 }
 
-struct free_options {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-};
-
-std::optional<std::string> value_in(const std::string& conninfo, std::string_view keyword) {
-  const std::unique_ptr<PQconninfoOption, free_options> options(PQconninfoParse(conninfo.c_str(), nullptr));
-  for (const auto* o = options.get(); o != nullptr && o->keyword != nullptr; ++o)
-    if (o->keyword == keyword && o->val != nullptr) return o->val;
-  return std::nullopt;
-}
-
 }  // namespace
-
-std::optional<std::string> user_in(const std::string& conninfo) { return value_in(conninfo, "user"); }
-
-bool names_service(const std::string& conninfo) { return value_in(conninfo, "service").has_value(); }
 
 target target_of(const connect_settings& settings) {
   target out;
@@ -164,7 +149,7 @@ target target_of(const connect_settings& settings) {
   auto what = connect_parameters(settings);
   what.emplace_back("channel_binding", "not-a-value");
   const auto conn = begin_connect(what);
-  const std::unique_ptr<PQconninfoOption, free_options> options(conn ? PQconninfo(conn.get()) : nullptr);
+  const options_handle options(conn ? PQconninfo(conn.get()) : nullptr);
   std::string hosts;
   std::string addresses;
   std::string ports;

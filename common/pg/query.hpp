@@ -36,12 +36,6 @@ struct target {
 };
 target target_of(const connect_settings& settings);
 
-// The user that a connection string names itself; nothing where it is left to the environment, a service or
-// a default, or cannot be read.
-std::optional<std::string> user_in(const std::string& conninfo);
-// Whether it leaves what it does not name to a service.
-bool names_service(const std::string& conninfo);
-
 struct tls_state {
   bool in_use = false;
   std::string protocol, cipher;  // `TLSv1.3`

@@ -22,12 +22,6 @@ constexpr unsigned clock_every = 16;
 // A look that brought so many bytes is likely to be followed by more at once.
 constexpr std::size_t flood_from = 4096;
 
-std::string trimmed(const char* text) {
-  std::string out = text != nullptr ? text : "";
-  while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
-  return out;
-}
-
 std::string field(const PGresult* result, int code) { return trimmed(PQresultErrorField(result, code)); }
 
 }  // namespace
