@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "client/src/event_queue.hpp"
-#include "client/src/failover_machine.hpp"
+#include "client/src/core/event_queue.hpp"
+#include "client/src/core/failover_machine.hpp"
 #include "common/frame.hpp"
 #include "common/message_codec.hpp"
-#include "daemon/engine.hpp"
+#include "daemon/core/engine.hpp"
 
 using namespace pgwaked;
 
@@ -86,6 +86,7 @@ class rig {
     std::string bytes;
     pgwake::encode(bytes, message);
     engine_.bytes(ids_[worker], bytes, now);
+    engine_.turn(now);
   }
 
   // Plays PostgreSQL: every query succeeds.
@@ -93,11 +94,13 @@ class rig {
     while (!engine_.actions().empty()) {
       const auto actions = std::exchange(engine_.actions(), {});
       for (const auto& a : actions) {
-        if (std::holds_alternative<engine::connect>(a)) engine_.connected({42, 150000, "bench"}, now);
+        if (std::holds_alternative<engine::connect>(a))
+          engine_.connected({42, 150000, "bench", "bench"}, now);
         const auto* send = std::get_if<engine::send>(&a);
         if (send == nullptr) continue;
         pgwake::query_result result;
         result.ok = true;
+        result.completed = static_cast<std::size_t>(std::count(send->sql.begin(), send->sql.end(), ';')) + 1;
         result.row = {"42", "f", "bench", "UTF8", "0"};
         engine_.result(result, now);
         if (send->sql.rfind("NOTIFY", 0) == 0)

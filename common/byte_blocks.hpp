@@ -16,8 +16,8 @@ bool block_is_clean(const char* bytes, Bad bad) {
   return any == 0;
 }
 
-// How many bytes at the front are clean as far as whole blocks tell. What follows is to be looked at byte by
-// byte.
+// How many bytes at the front are clean as far as whole blocks tell. What follows is to be looked at
+// byte by byte.
 template <typename Bad>
 std::size_t clean_blocks(std::string_view text, Bad bad) {
   std::size_t at = 0;

@@ -12,8 +12,8 @@ inline constexpr std::size_t max_channel_bytes = 63;
 inline constexpr std::string_view fence_channel = "pgwake.fence";
 inline constexpr std::string_view reserved_prefix = "pgwake.";
 
-// Why a name can be a channel in no database; nullopt: it can be one, byte for byte, where it is not too
-// long.
+// Why a name can be a channel in no database; nullopt: it can be one, byte for byte, where it is
+// not too long.
 std::optional<std::string> channel_fault(std::string_view name);
 // The same of its length, in a database that has names as they are written here: UTF8, or SQL_ASCII, which
 // leaves bytes alone. In any other only the server can count (it notices 42622, and cuts).

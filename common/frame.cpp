@@ -13,6 +13,13 @@ void frame_reader::append(std::string_view bytes) {
   buffer_.append(bytes);
 }
 
+void frame_reader::rest() {
+  constexpr std::size_t worth_keeping = 4096;
+  if (taken_ != buffer_.size() || buffer_.capacity() <= worth_keeping) return;
+  std::string().swap(buffer_);
+  taken_ = 0;
+}
+
 frame_reader::outcome frame_reader::next(std::string_view& body) {
   const auto rest = std::string_view(buffer_).substr(taken_);
   if (rest.size() < frame_header) return outcome::need_more;

@@ -26,6 +26,10 @@ class frame_reader {
   // stream is broken for good and every later call says the same.
   outcome next(std::string_view& body);
 
+  // Gives the memory of a burst back, once all of it was taken. Invalidates bodies handed out before.
+  void rest();
+  std::size_t held() const { return buffer_.size() - taken_; }  // bytes that no next() has taken
+
   // True while a frame has begun (even one byte of its header) and is not complete.
   bool mid_frame() const { return !buffer_.empty() && taken_ < buffer_.size(); }
 

@@ -6,12 +6,12 @@
 
 namespace pgwake {
 
-bool listen_plan::want(const std::string& channel) {
+bool listen_plan::want(const std::string& channel, std::uint64_t asker) {
   auto [it, fresh] = entries_.try_emplace(channel);
   auto& e = it->second;
   if (fresh || !e.wanted) ++wanted_;
   e.wanted = true;
-  if (fresh) enqueue(channel, e);
+  if (fresh) enqueue(channel, e, asker);
   if (e.now == state::active) lingering_.erase({e.since, channel});
   return e.now == state::active;
 }
@@ -62,16 +62,26 @@ void listen_plan::collect_active(std::unordered_set<std::string>& out) const {
     if (e.wanted && e.now == state::active) out.insert(channel);
 }
 
-void listen_plan::enqueue(const std::string& channel, entry& e) {
-  if (e.place != 0) return;
-  e.place = ++places_;
-  queue_.emplace(e.place, channel);
+void listen_plan::enqueue(const std::string& channel, entry& e, std::uint64_t asker) {
+  if (std::exchange(e.queued, true)) return;
+  auto& last = rounds_[asker];
+  last = std::max(last, round_) + 1;
+  e.at = {last, ++places_};
+  queue_.emplace(e.at, channel);
 }
 
 void listen_plan::dequeue(const std::string& channel, entry& e) {
-  if (e.place != 0) queue_.erase(e.place);
-  e.place = 0;
+  if (std::exchange(e.queued, false)) queue_.erase(e.at);
   retries_.erase({e.since, channel});
+  forget_rounds();
+}
+
+// Who has nothing ahead of the others is like one who never asked.
+void listen_plan::forget_rounds() {
+  if (queue_.empty())
+    rounds_.clear();
+  else if (rounds_.size() > 2 * queue_.size() + 64)
+    std::erase_if(rounds_, [this](const auto& r) { return r.second <= round_; });
 }
 
 void listen_plan::set_state(entry& e, state s) {
@@ -88,7 +98,7 @@ void listen_plan::linger(const std::string& channel, entry& e, steady_time now) 
 
 std::optional<listen_plan::batch> listen_plan::next(steady_time now) {
   if (in_flight_) return std::nullopt;
-  auto b = next_cut();
+  auto b = next_taking_back();
   // Turns, so that a stream of new channels cannot hold back UNLISTEN for ever.
   const bool listen_first = !last_was_listen_ && give_up_ == 0;
   if (!b) b = listen_first ? next_listen(now) : next_unlisten(now);
@@ -129,9 +139,16 @@ std::optional<listen_plan::batch> listen_plan::next_listen(steady_time now) {
   while (groups_.empty() && !queue_.empty() && b.names.size() < limits_.batch) {
     if (fruitless_ > 0 && !b.names.empty()) break;  // what just failed alone stays alone
     const auto name = queue_.begin()->second;
+    round_ = queue_.begin()->first.first;
     if (!take(name, b)) queue_.erase(queue_.begin());
   }
   if (b.names.empty()) return std::nullopt;
+  b.statements = b.names.size();
+  if (compare_) {
+    for (std::size_t i = 0; i < b.names.size(); ++i)
+      b.sql += (i == 0 ? ";SELECT " : ",") + quote_literal(b.names[i]) + "::pg_catalog.name";
+    ++b.statements;
+  }
   return b;
 }
 
@@ -151,22 +168,28 @@ std::optional<listen_plan::batch> listen_plan::next_unlisten(steady_time now) {
   }
   if (lingering_.empty()) give_up_ = 0;
   if (b.names.empty()) return std::nullopt;
+  b.statements = b.names.size();
   return b;
 }
 
-// UNLISTEN cuts a long name just as LISTEN did, so the same names take back what they did. A channel that is
-// really wanted may be that cut form: it is LISTENed again in the same transaction, so it never is inactive.
-std::optional<listen_plan::batch> listen_plan::next_cut() {
-  if (cut_.empty()) return std::nullopt;
+// UNLISTEN reads a name just as LISTEN did, so the same names take back what they did. A channel that is
+// really wanted may be what they are to the server: it is LISTENed again in the same transaction, so it
+// never is inactive.
+std::optional<listen_plan::batch> listen_plan::next_taking_back() {
+  if (others_.empty()) return std::nullopt;
   batch b;
-  b.why = purpose::cut;
-  b.names = std::exchange(cut_, {});
-  for (const auto& name : b.names) b.sql += "UNLISTEN " + quote_identifier(name) + ";";
-  for (const auto& [channel, e] : entries_) {
-    if (e.now != state::active) continue;
-    const auto is_prefix = [&c = channel](const std::string& name) { return name.starts_with(c); };
-    if (std::any_of(b.names.begin(), b.names.end(), is_prefix))
-      b.sql += "LISTEN " + quote_identifier(channel) + ";";
+  b.why = purpose::take_back;
+  std::set<std::string> touched;
+  for (auto& other : std::exchange(others_, {})) {
+    b.sql += "UNLISTEN " + quote_identifier(other.name) + ";";
+    b.names.push_back(std::move(other.name));
+    touched.insert(std::move(other.as_it_is));
+  }
+  b.statements = b.names.size();
+  for (const auto& channel : touched) {
+    if (!active(channel)) continue;
+    b.sql += "LISTEN " + quote_identifier(channel) + ";";
+    ++b.statements;
   }
   b.sql.pop_back();
   return b;
@@ -181,7 +204,7 @@ void listen_plan::done(const outcome& result, steady_time now, std::vector<event
       return listened(std::move(b.names), result, now, out);
     case purpose::unlisten:
       return unlistened(b.names, result, now, out);
-    case purpose::cut:
+    case purpose::take_back:
       if (!result.ok)
         out.push_back(
             {event::kind::replace_session, "", code::listen_failed, result.sqlstate, result.message});
@@ -191,21 +214,45 @@ void listen_plan::done(const outcome& result, steady_time now, std::vector<event
 
 void listen_plan::listened(std::vector<std::string> names, const outcome& result, steady_time now,
                            std::vector<event>& out) {
-  if (result.ok && !result.truncated) return committed(names, now, out);
-  if (result.truncated) cut_ = names;
+  if (result.ok) return committed(names, result, now, out);
   if (names.size() == 1) return failed_alone(names.front(), result, now, out);
   split(std::move(names));
 }
 
-void listen_plan::committed(const std::vector<std::string>& names, steady_time now, std::vector<event>& out) {
+void listen_plan::committed(const std::vector<std::string>& names, const outcome& result, steady_time now,
+                            std::vector<event>& out) {
   fruitless_ = 0;
-  for (const auto& name : names) {
+  if (compare_ && result.row.size() != names.size()) {
+    out.push_back({event::kind::replace_session, "", code::listen_failed, "",
+                   "the server does not tell how it has the names of channels"});
+    return;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& name = names[i];
+    if (compare_ && result.row[i] != name) {
+      has_another_name(name, result.row[i].value_or(""), out);
+      continue;
+    }
     auto& e = entries_.at(name);
     set_state(e, state::active);
     unmark(e);
     if (!e.wanted) linger(name, e, now);
     out.push_back({event::kind::activated, name, code::listen_failed, "", ""});
   }
+}
+
+void listen_plan::has_another_name(const std::string& name, std::string as_it_is, std::vector<event>& out) {
+  const auto it = entries_.find(name);
+  if (it->second.wanted) {
+    --wanted_;
+    unmark(it->second);
+    const bool cut = name.starts_with(as_it_is);
+    out.push_back({event::kind::refused, name, code::invalid_channel, cut ? "42622" : "",
+                   cut ? "the channel name is too long in the server's encoding"
+                       : "the server's encoding has no such name: to the server it is " + as_it_is});
+  }
+  entries_.erase(it);
+  others_.push_back({name, std::move(as_it_is)});
 }
 
 // Which of them is to blame shows when the halves are tried, down to one.
@@ -224,17 +271,12 @@ void listen_plan::failed_alone(const std::string& name, const outcome& result, s
                                std::vector<event>& out) {
   const auto it = entries_.find(name);
   auto& e = it->second;
-  const bool hopeless =
-      result.truncated || result.sqlstate.starts_with("22") || result.sqlstate.starts_with("42");
+  const bool hopeless = result.sqlstate.starts_with("22") || result.sqlstate.starts_with("42");
   if (!e.wanted || hopeless) {
     if (e.wanted) {
       --wanted_;
       unmark(e);
-      auto reason =
-          result.truncated ? "the channel name is too long in the server's encoding" : result.message;
-      out.push_back({event::kind::refused, name,
-                     result.truncated ? code::invalid_channel : code::listen_failed,
-                     result.truncated ? "42622" : result.sqlstate, std::move(reason)});
+      out.push_back({event::kind::refused, name, code::listen_failed, result.sqlstate, result.message});
     }
     set_state(e, state::waiting);
     entries_.erase(it);
@@ -274,7 +316,7 @@ void listen_plan::session_lost() {
   groups_.clear();
   retries_.clear();
   lingering_.clear();
-  cut_.clear();
+  others_.clear();
   fruitless_ = 0;
   failing_ = 0;
   give_up_ = 0;

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "common/backoff.hpp"
-#include "common/errc.hpp"
+#include "common/code.hpp"
 #include "common/time.hpp"
 
 namespace pgwake {
 
-// Wanted against active channels: which batch of LISTEN or UNLISTEN goes out next, and what its outcome
-// means.
+// Wanted against active channels: which batch of LISTEN or UNLISTEN goes out next, and what
+// its outcome means.
 //
 // States of a channel:
 //
@@ -53,26 +53,29 @@ class listen_plan {
     std::string reason;
   };
 
-  enum class purpose { listen, unlisten, cut };
+  enum class purpose { listen, unlisten, take_back };
 
   struct batch {
     purpose why = purpose::listen;
     std::vector<std::string> names;
     std::string sql;  // one simple query
+    std::size_t statements = 0;
   };
 
-  // The batch's outcome after ReadyForQuery. `truncated`: a notice 42622 came with it.
+  // The batch's outcome after ReadyForQuery. `row`: the batch's names as the server has them, of a LISTEN
+  // where they are compared.
   struct outcome {
     bool ok = false;
-    bool truncated = false;
+    std::vector<std::optional<std::string>> row{};
     std::string sqlstate;
     std::string message;
   };
 
   listen_plan(limits l, std::uint64_t seed) : limits_(l), jitter_(seed) {}
 
-  // True if the channel is active already; else an `activated` or `refused` follows.
-  bool want(const std::string& channel);
+  // True if the channel is active already; else an `activated` or `refused` follows. Those of one asker are
+  // LISTENed in the order they were wanted, those of several in turns, so that nobody waits behind a crowd.
+  bool want(const std::string& channel, std::uint64_t asker = 0);
   // Channels that are wanted and too long for a database in which every byte of theirs counts: forgotten
   // here. Only while there is no session.
   std::vector<std::string> drop_too_long();
@@ -95,6 +98,11 @@ class listen_plan {
   // Lets the oldest lingering channels go early, until at most `most` are held or none lingers.
   void shrink(std::size_t most);
 
+  // In this session's database a name may be another one to the server: cut, or one of several that its
+  // encoding has one character for. Each LISTEN then asks how the server has its names, and one that it has
+  // otherwise is refused and taken back: notifications would come under a name that nobody asked for.
+  void compare_names(bool on) { compare_ = on; }
+
   void set_linger(millis linger) { limits_.linger = linger; }
 
   // Adds the channels that are active and wanted.
@@ -106,27 +114,32 @@ class listen_plan {
 
  private:
   enum class state { waiting, listening, active, leaving };
+  using place = std::pair<std::uint64_t, std::uint64_t>;  // the round, and who was first within it
   struct entry {
     state now = state::waiting;
     bool wanted = true;
-    std::uint64_t place = 0;  // in queue_, 0: not there
-    unsigned failures = 0;    // on its own, since it last worked
-    steady_time since{};      // key in lingering_ or retries_
+    place at{};  // in queue_, if `queued`
+    bool queued = false;
+    unsigned failures = 0;  // on its own, since it last worked
+    steady_time since{};    // key in lingering_ or retries_
   };
   using table = std::unordered_map<std::string, entry>;
   using timed = std::set<std::pair<steady_time, std::string>>;
 
-  void enqueue(const std::string& channel, entry& e);
+  void enqueue(const std::string& channel, entry& e, std::uint64_t asker = 0);
+  void forget_rounds();
   void dequeue(const std::string& channel, entry& e);
   void set_state(entry& e, state s);
   void linger(const std::string& channel, entry& e, steady_time now);
   std::optional<batch> next_listen(steady_time now);
   std::optional<batch> next_unlisten(steady_time now);
-  std::optional<batch> next_cut();
+  std::optional<batch> next_taking_back();
   bool take(const std::string& channel, batch& b);
   void listened(std::vector<std::string> names, const outcome& result, steady_time now,
                 std::vector<event>& out);
-  void committed(const std::vector<std::string>& names, steady_time now, std::vector<event>& out);
+  void committed(const std::vector<std::string>& names, const outcome& result, steady_time now,
+                 std::vector<event>& out);
+  void has_another_name(const std::string& name, std::string as_it_is, std::vector<event>& out);
   void unlistened(const std::vector<std::string>& names, const outcome& result, steady_time now,
                   std::vector<event>& out);
   void failed_alone(const std::string& name, const outcome& result, steady_time now, std::vector<event>& out);
@@ -136,12 +149,19 @@ class listen_plan {
   limits limits_;
   jitter jitter_;
   table entries_;
-  std::map<std::uint64_t, std::string> queue_;   // waiting, in the order they were wanted
+  std::map<place, std::string> queue_;                       // waiting, one of each asker a round
+  std::uint64_t round_ = 0;                                  // of what was taken from it last
+  std::unordered_map<std::uint64_t, std::uint64_t> rounds_;  // asker -> that of its last channel
   std::deque<std::vector<std::string>> groups_;  // halves of a failed batch, tried before the queue
   timed retries_;                                // waiting, not before that time
   timed lingering_;                              // active and unwanted since that time
-  std::vector<std::string> cut_;                 // names whose cut form the server may LISTEN now
+  struct other_name {
+    std::string name;
+    std::string as_it_is;  // to the server
+  };
+  std::vector<other_name> others_;  // the server LISTENs to them now
   std::optional<batch> in_flight_;
+  bool compare_ = false;
   bool last_was_listen_ = false;
   std::uint64_t places_ = 0;
   std::size_t wanted_ = 0;

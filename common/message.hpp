@@ -6,15 +6,15 @@
 #include <string_view>
 #include <variant>
 
-#include "common/errc.hpp"
+#include "common/code.hpp"
 
 namespace pgwake {
 
 inline constexpr int protocol_version = 1;
 inline constexpr std::size_t max_name_bytes = 1024;  // of `q`; more is a protocol error
 
-// A `q` as the worker sent it: its text, or the raw JSON of a value that is no string (to be echoed in a
-// nack).
+// A `q` as the worker sent it: its text, or the raw JSON of a value that is no string (to be echoed
+// in a nack).
 struct wire_name {
   std::string text;
   std::string not_a_string;  // empty when `text` counts
@@ -26,6 +26,7 @@ struct hello {
   int v = 0;
   std::optional<std::string> name;
   std::optional<std::string> db;
+  bool operates = false;  // for `stats` and `control` alone: no worker
 };
 struct sub {
   wire_name q;
@@ -80,10 +81,14 @@ struct status {
   bool healthy = false;
   bool draining = false;
   std::uint32_t grace_ms = 0;
-  std::string reason;  // empty when healthy
+  std::string reason;       // empty when healthy
+  bool full = false;        // the server has no connection to spare for the hub
+  std::uint32_t slots = 0;  // connections that it has for ordinary roles; 0: not known
+  bool operator==(const status&) const = default;
 };
 struct fence {
   std::uint64_t id = 0;
+  int by = 0;  // the backend that notified, 0: unknown
 };
 struct pong {
   std::uint64_t id = 0;

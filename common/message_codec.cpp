@@ -4,8 +4,11 @@
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
+#include <new>
 
 #include "common/base64.hpp"
 #include "common/frame.hpp"
@@ -18,12 +21,26 @@ namespace {
 constexpr unsigned max_depth = 8;
 constexpr const char* too_big = "not JSON that can be read: a number is too big";
 
-using allocator = rapidjson::MemoryPoolAllocator<>;
-using document = rapidjson::GenericDocument<rapidjson::UTF8<>, allocator>;
+// Throws when there is no memory. RapidJSON's own answers null, which RapidJSON then writes to.
+class base_allocator {
+ public:
+  [[maybe_unused]] static const bool kNeedFree = true;
+  void* Malloc(std::size_t size) { return size == 0 ? nullptr : ::operator new(size); }
+  void* Realloc(void* old, std::size_t old_size, std::size_t size) {
+    void* fresh = Malloc(size);
+    if (old != nullptr && fresh != nullptr) std::memcpy(fresh, old, std::min(old_size, size));
+    Free(old);
+    return fresh;
+  }
+  static void Free(void* p) { ::operator delete(p); }
+};
+using allocator = rapidjson::MemoryPoolAllocator<base_allocator>;
+using document = rapidjson::GenericDocument<rapidjson::UTF8<>, allocator, base_allocator>;
+using json_reader = rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, base_allocator>;
 using value = document::ValueType;
 
-// Passes SAX events on to the document, refusing depth and lone surrogates (RapidJSON lets a lone low one
-// pass).
+// Passes SAX events on to the document, refusing depth and lone surrogates (RapidJSON lets a lone
+// low one pass).
 class guard {
  public:
   guard(document& to, const rapidjson::MemoryStream& from, const char*& fault)
@@ -109,7 +126,7 @@ struct generator {
   std::string_view& q;
   bool operator()(document& to) const {
     rapidjson::MemoryStream stream(json.data(), json.size());
-    rapidjson::Reader reader;
+    json_reader reader;
     guard handler(to, stream, fault);
     const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, handler);
     if (result.IsError()) {
@@ -237,7 +254,8 @@ class members {
 };
 
 bool read(members& m, hello& out) {
-  return m.version(out.v) && m.maybe("name", out.name) && m.maybe("db", out.db);
+  return m.version(out.v) && m.maybe("name", out.name) && m.maybe("db", out.db) &&
+         m.maybe("operator", out.operates);
 }
 
 bool read(members& m, welcome& out) {
@@ -274,12 +292,17 @@ bool read(members& m, wake& out) {
 
 bool read(members& m, status& out) {
   return m.need("healthy", out.healthy) && m.maybe("draining", out.draining) &&
-         m.maybe("grace_ms", out.grace_ms) && m.maybe("reason", out.reason);
+         m.maybe("grace_ms", out.grace_ms) && m.maybe("reason", out.reason) && m.maybe("full", out.full) &&
+         m.maybe("slots", out.slots);
 }
 
 bool read(members& m, control_request& out) { return m.need("do", out.what) && m.maybe("arg", out.arg); }
 
 bool read(members& m, control_answer& out) { return m.need("ok", out.ok) && m.maybe("text", out.text); }
+
+bool read(members& m, pong& out) { return m.need("id", out.id); }
+
+bool read(members& m, fence& out) { return m.need("id", out.id) && m.maybe_pid("by", out.by); }
 
 bool read(members& m, bye& out) {
   std::string text;
@@ -398,15 +421,8 @@ bool decode(std::string_view json, from_hub& out, std::string& why) {
   if (t == "welcome") return read_into<welcome>(m, out);
   if (t == "bye") return read_into<bye>(m, out);
   if (t == "control") return read_into<control_answer>(m, out);
-  if (t == "fence" || t == "pong") {
-    std::uint64_t id = 0;
-    if (!m.need("id", id)) return false;
-    if (t == "fence")
-      out = fence{id};
-    else
-      out = pong{id};
-    return true;
-  }
+  if (t == "fence") return read_into<fence>(m, out);
+  if (t == "pong") return read_into<pong>(m, out);
   if (t == "stats")
     out = stats{std::string(json)};
   else

@@ -93,6 +93,7 @@ void write(std::string& out, const hello& m) {
   w.field("v", static_cast<std::uint64_t>(m.v));
   if (m.name) w.field("name", std::string_view(*m.name));
   if (m.db) w.field("db", std::string_view(*m.db));
+  if (m.operates) w.flag("operator", true);
 }
 void write(std::string& out, const sub& m) { frame_writer(out, "sub").field("q", m.q); }
 void write(std::string& out, const unsub& m) { frame_writer(out, "unsub").field("q", m.q); }
@@ -142,8 +143,14 @@ void write(std::string& out, const status& m) {
     w.field("grace_ms", std::uint64_t{m.grace_ms});
   }
   if (!m.reason.empty()) w.field("reason", std::string_view(m.reason));
+  if (m.full) w.flag("full", true);
+  if (m.slots > 0) w.field("slots", std::uint64_t{m.slots});
 }
-void write(std::string& out, const fence& m) { frame_writer(out, "fence").field("id", m.id); }
+void write(std::string& out, const fence& m) {
+  frame_writer w(out, "fence");
+  w.field("id", m.id);
+  if (m.by != 0) w.field("by", static_cast<std::uint64_t>(m.by));
+}
 void write(std::string& out, const pong& m) { frame_writer(out, "pong").field("id", m.id); }
 void write(std::string& out, const stats& m) { append_frame(out, m.json); }
 void write(std::string& out, const control_answer& m) {

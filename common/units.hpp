@@ -8,8 +8,8 @@
 
 namespace pgwake {
 
-// Why a text is no value, for people: `a unit is missing; write a whole number and ms, s, m or h, such as
-// 5s`.
+// Why a text is no value, for people: `a unit is missing; write a whole number and ms, s, m or h,
+// such as 5s`.
 struct unit_error {
   std::string reason;
 };

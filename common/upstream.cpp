@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/channel.hpp"
-#include "common/log_field.hpp"
 
 namespace pgwake {
 namespace {
@@ -12,11 +11,16 @@ namespace {
 // Everything that comes before any SET or LISTEN, so that nothing leaks to a pooler's next client.
 constexpr const char* identity_sql =
     "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.current_database(), "
-    "pg_catalog.current_setting('server_encoding'), pg_catalog.pg_notification_queue_usage()";
+    "pg_catalog.current_setting('server_encoding'), pg_catalog.pg_notification_queue_usage(), "
+    "pg_catalog.current_setting('max_connections'), "
+    "pg_catalog.current_setting('superuser_reserved_connections'), "
+    "pg_catalog.current_setting('reserved_connections', true)";
 constexpr const char* probe_sql =
     "SELECT pg_catalog.pg_backend_pid(), (SELECT pg_catalog.count(*) FROM "
-    "pg_catalog.pg_listening_channels()), "
-    "pg_catalog.pg_notification_queue_usage()";
+    "pg_catalog.pg_listening_channels()), pg_catalog.pg_notification_queue_usage()";
+// As many reasons of one outage are remembered, and each is told again so often.
+constexpr std::size_t most_told = 16;
+constexpr millis tell_again{60'000};
 constexpr const char* hears_nothing = "it passes on no notification between transactions";
 
 }  // namespace
@@ -25,7 +29,9 @@ upstream::upstream(settings s, std::uint64_t seed)
     : settings_(std::move(s)), jitter_(seed), plan_(settings_.listen, seed + 1) {}
 
 void upstream::start(steady_time now, actions& out) {
-  if (state_ == state::idle) attempt(now, out);
+  if (state_ != state::idle) return;
+  down_since_ = now;
+  attempt(now, out);
 }
 
 void upstream::stop(actions& out) {
@@ -35,9 +41,10 @@ void upstream::stop(actions& out) {
 }
 
 void upstream::change(const settings& s) {
-  auto kept = std::move(settings_.self_check);
+  auto kept = std::move(settings_);
   settings_ = s;
-  settings_.self_check = std::move(kept);
+  settings_.self_check = std::move(kept.self_check);
+  settings_.secret = std::move(kept.secret);
   plan_.set_linger(s.listen.linger);
 }
 
@@ -46,7 +53,11 @@ void upstream::reconnect(std::string reason, steady_time now, actions& out) {
     out.push_back(close{reason});
     end_session(std::move(reason), "", now, out);
   }
-  if (state_ == state::waiting) attempt(now, out);
+  hurry(now, out);
+}
+
+void upstream::hurry(steady_time now, actions& out) {
+  if (state_ == state::waiting || state_ == state::connecting) attempt(now, out);
 }
 
 void upstream::attempt(steady_time, actions& out) {
@@ -62,32 +73,45 @@ void upstream::connected(const session_info& info, steady_time now, actions& out
   }
   state_ = state::checking;
   session_ = info;
+  full_ = false;
   pooled_ = false;
   outside_asked_ = outside_said_ = false;
   last_heard_ = now;
-  query(step::identity, identity_sql, now, out);
+  query(step::identity, by_itself(identity_sql), own_statements + 1, now, out);
 }
 
 void upstream::connect_failed(const connect_failure& failure, steady_time now, actions& out) {
   if (state_ != state::connecting) return;
+  if (!failure.user.empty()) session_.user = failure.user;
+  full_ = failure.full;
   unhealthy(failure.login_refused ? "login" : "connecting", failure.message, out);
   state_ = state::waiting;
   const auto& limits = failure.login_refused ? settings_.login : settings_.reconnect;
   retry_at_ = now + backoff_delay(limits, ++failures_, jitter_.next());
-  log_failure("upstream attempt failed", out);
+  log_failure("upstream attempt failed", now, out);
 }
 
-// Every failure at first, then fewer and fewer: an outage of a night must not fill the log.
-void upstream::log_failure(const char* event, actions& out) const {
-  const bool rare = failures_ % 64 == 0 || (failures_ & (failures_ - 1)) == 0;
-  if (failures_ > 4 && !rare) return;
-  auto text = "reason=" + reason_ + " attempts=" + std::to_string(failures_);
-  if (!detail_.empty()) text += " " + detail_;
-  out.push_back(note{note::level::warning, event, std::move(text)});
+// Each new reason at once, one that lasts once a minute: an outage of a night must not fill the log, nor
+// hide what it has turned into. Numbers (ports, backends) make no new reason.
+void upstream::log_failure(const char* event, steady_time now, actions& out) {
+  auto kind = event + reason_ + detail_;
+  std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+  const auto known = std::find_if(told_.begin(), told_.end(), [&](const told& t) { return t.kind == kind; });
+  if (known != told_.end()) {
+    if (now - known->at < tell_again) return;
+    told_.erase(known);
+  }
+  if (told_.size() >= most_told) told_.erase(told_.begin());
+  told_.push_back({std::move(kind), now});
+  log_fields fields;
+  fields.add("reason", reason_).add("attempts", failures_);
+  if (!detail_.empty()) fields.add("detail", detail_);
+  out.push_back(note{note::level::warning, event, std::move(fields)});
 }
 
-void upstream::query(step s, std::string sql, steady_time now, actions& out) {
+void upstream::query(step s, std::string sql, std::size_t statements, steady_time now, actions& out) {
   step_ = s;
+  statements_ = statements;
   sent_at_ = now;
   out.push_back(send{std::move(sql)});
 }
@@ -95,6 +119,12 @@ void upstream::query(step s, std::string sql, steady_time now, actions& out) {
 void upstream::result(const query_result& r, steady_time now, actions& out) {
   if (state_ != state::checking && state_ != state::live) return;
   heard(now);
+  // A server that says nothing of a statement has not carried it out (S1), whatever it is ready for.
+  if (r.ok && r.completed != statements_)
+    return fail("answer",
+                "the server answered " + std::to_string(statements_) + " statements " +
+                    std::to_string(r.completed) + " times",
+                now, out);
   next_step(std::exchange(step_, step::none), r, now, out);
 }
 
@@ -108,10 +138,10 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
       return identity_came(r, now, out);
     case step::system_id: {
       const auto id = r.ok && !r.row.empty() ? r.row[0].value_or("") : "";
-      out.push_back(identified{database_, id});
+      out.push_back(identified{database_, id, slots_});
       // Behind a pooler nothing is set before it is known whose session this is.
       if (pooled_) return listen_to_itself(now, out);
-      return query(step::settings, settings_sql(), now, out);
+      return query(step::settings, by_itself(settings_sql()), own_statements + 1, now, out);
     }
     case step::settings:
       if (!r.ok) return fail("settings", r.message, now, out);
@@ -121,7 +151,7 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
       if (!r.ok)
         return fail(r.sqlstate == "25006" || r.sqlstate == "55000" ? "recovery" : "listen", r.message, now,
                     out);
-      return query(step::self_notify, next_check(), now, out);
+      return query(step::self_notify, next_check(), 1, now, out);
     case step::self_notify:
       return notify_came(r, now, out);
     case step::taking_back:
@@ -139,7 +169,7 @@ void upstream::next_step(step done, const query_result& r, steady_time now, acti
 
 void upstream::listened(const query_result& r, steady_time now, actions& out) {
   std::vector<listen_plan::event> events;
-  plan_.done({r.ok, r.truncated, r.sqlstate, r.message}, now, events);
+  plan_.done({r.ok, r.row, r.sqlstate, r.message}, now, events);
   std::optional<std::string> replace;
   for (auto& e : events) {
     switch (e.what) {
@@ -153,8 +183,9 @@ void upstream::listened(const query_result& r, steady_time now, actions& out) {
         break;
       }
       case listen_plan::event::kind::retrying:
-        out.push_back(note{note::level::warning, "LISTEN failed, will be retried",
-                           "channel=" + log_field(e.channel) + " sqlstate=" + e.sqlstate + " " + e.reason});
+        out.push_back(
+            note{note::level::warning, "LISTEN failed, will be retried",
+                 log_fields().add("channel", e.channel).add("sqlstate", e.sqlstate).add("detail", e.reason)});
         break;
       case listen_plan::event::kind::released:
         break;
@@ -172,9 +203,9 @@ void upstream::idle_work(steady_time now, actions& out) {
   if (state_ != state::live || step_ != step::none) return;
   if (!to_say_.empty())
     return query(step::say,
-                 "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(to_say_.front()), now,
+                 "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(to_say_.front()), 1, now,
                  out);
-  if (auto b = plan_.next(now)) query(step::listen, std::move(b->sql), now, out);
+  if (auto b = plan_.next(now)) query(step::listen, std::move(b->sql), b->statements, now, out);
 }
 
 // A session that must not serve: closed, told, replaced.
@@ -196,11 +227,13 @@ void upstream::end_session(std::string reason, std::string detail, steady_time n
     plan_.collect_active(recovering_);
     plan_.session_lost();
     out.push_back(lost{reason});
+    told_.clear();
+    down_since_ = now;
   }
   unhealthy(std::move(reason), std::move(detail), out);
   state_ = state::waiting;
   retry_at_ = now + delay_after_session(now);
-  log_failure("upstream lost", out);
+  log_failure("upstream lost", now, out);
   live_since_.reset();
 }
 
@@ -233,12 +266,12 @@ void upstream::judge_health(actions& out) {
   out.push_back(health{true, "", ""});
 }
 
-bool upstream::want(const std::string& channel, steady_time now, actions& out) {
+bool upstream::want(const std::string& channel, steady_time now, actions& out, std::uint64_t asker) {
   if (auto fault = counts_bytes_ ? length_fault(channel) : std::nullopt) {
     out.push_back(refused{channel, code::invalid_channel, "", std::move(*fault)});
     return false;
   }
-  const bool active = plan_.want(channel);
+  const bool active = plan_.want(channel, asker);
   if (!active) idle_work(now, out);
   return active;
 }
@@ -302,7 +335,7 @@ void upstream::tick(steady_time now, bool quiet, actions& out) {
   }
   idle_work(now, out);
   if (quiet && state_ == state::live && step_ == step::none && now >= last_heard_ + settings_.probe_interval)
-    query(step::probe, probe_sql, now, out);
+    query(step::probe, probe_sql, 1, now, out);
 }
 
 std::optional<steady_time> upstream::deadline() const {

@@ -38,9 +38,16 @@ void upstream::identity_came(const query_result& r, steady_time now, actions& ou
   database_ = r.row[2].value_or("");
   ascii_ = r.row[3] == "SQL_ASCII";
   counts_bytes_ = ascii_ || r.row[3] == "UTF8";
+  plan_.compare_names(!counts_bytes_);
   if (counts_bytes_) refuse_too_long(out);
   queue_usage_ = number<double>(r.row[4]);
-  query(step::system_id, system_id_sql, now, out);
+  slots_ = 0;
+  if (r.row.size() >= 8) {
+    const auto most = number<std::uint32_t>(r.row[5]);
+    const auto reserved = number<std::uint32_t>(r.row[6]) + number<std::uint32_t>(r.row[7]);
+    slots_ = most > reserved ? most - reserved : 0;
+  }
+  query(step::system_id, by_itself(system_id_sql), own_statements + 1, now, out);
 }
 
 // They were asked for before it was known how this database counts.
@@ -52,16 +59,24 @@ void upstream::refuse_too_long(actions& out) {
   }
 }
 
+// In one query these are one transaction, without BEGIN, which an error would leave open. A deferrable one
+// could wait for hours before its first row.
+std::string upstream::by_itself(const std::string& select) {
+  return "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;"
+         "SET LOCAL statement_timeout = 0;SET LOCAL exit_on_error = off;SET LOCAL search_path = pg_catalog;" +
+         select;
+}
+
 // set_config over the settings that exist here: a SET of one that this version lacks would fail the whole
-// batch.
+// batch. Whatever an ordinary role may set and this session relies on, however role and database have it.
 std::string upstream::settings_sql() const {
   std::string values =
-      "('statement_timeout','0'),('idle_session_timeout','0'),('transaction_timeout','0'),"
-      "('idle_in_transaction_session_timeout','0'),('default_transaction_read_only','off'),"
+      "('statement_timeout','0'),('idle_session_timeout','0'),('transaction_timeout','0'),('idle_in_transaction_session_timeout','0'),('default_transaction_read_only','off'),('default_transaction_isolation','read "
+      "committed'),('default_transaction_deferrable','off'),('search_path','pg_catalog'),('standard_conforming_strings','on'),('exit_on_error','off'),"
+      // Nothing here is read from a notice.
+      "('client_min_messages','error'),"
       // The self-NOTIFY needs no disk and must not wait for a standby: while it waited, nobody could NOTIFY.
-      "('synchronous_commit','off'),"
-      "('tcp_keepalives_idle','30'),('tcp_keepalives_interval','10'),('tcp_keepalives_count','3'),"
-      "('tcp_user_timeout','15000'),('client_connection_check_interval','10000'),"
+      "('synchronous_commit','off'),('tcp_keepalives_idle','30'),('tcp_keepalives_interval','10'),('tcp_keepalives_count','3'),('tcp_user_timeout','15000'),('client_connection_check_interval','10000'),"
       "('lock_timeout','" +
       std::to_string(settings_.lock_timeout.count()) + "')";
   // In SQL_ASCII the server knows no encoding, and bytes that are not UTF-8 would end a UTF8 session.
@@ -74,7 +89,8 @@ void upstream::notify_came(const query_result& r, steady_time now, actions& out)
   if (!r.ok) {
     // It waits behind another transaction's commit (or a full queue): that proves nothing about this session.
     if (pooled_) return refuse_pooler(r.sqlstate + " " + r.message, now, out);
-    out.push_back(note{note::level::warning, "self check not possible", r.sqlstate + " " + r.message});
+    out.push_back(note{note::level::warning, "self check not possible",
+                       log_fields().add("sqlstate", r.sqlstate).add("detail", r.message)});
     return go_live(now, out);
   }
   if (check_returned_) return check_came(now, out);
@@ -84,7 +100,9 @@ void upstream::notify_came(const query_result& r, steady_time now, actions& out)
 
 std::string upstream::next_check() {
   check_returned_ = false;
-  check_payload_ = settings_.self_check + ":" + std::to_string(++checks_);
+  const auto secret = settings_.secret ? settings_.secret()
+                                       : static_cast<std::uint64_t>(jitter_.next() * 9'007'199'254'740'992.0);
+  check_payload_ = settings_.self_check + ":" + std::to_string(secret);
   return "NOTIFY " + quote_identifier(fence_channel) + ", " + quote_literal(check_payload_);
 }
 
@@ -92,7 +110,8 @@ std::string upstream::next_check() {
 // session's comes only if this one is kept while it is idle.
 void upstream::check_came(steady_time now, actions& out) {
   if (!pooled_) return go_live(now, out);
-  if (std::exchange(outside_asked_, true)) return query(step::settings, settings_sql(), now, out);
+  if (std::exchange(outside_asked_, true))
+    return query(step::settings, by_itself(settings_sql()), own_statements + 1, now, out);
   auto sql = next_check();
   step_ = step::outside;
   sent_at_ = now;
@@ -112,11 +131,11 @@ void upstream::notified_outside(std::string_view payload, const std::string& tro
 void upstream::refuse_pooler(const std::string& why, steady_time now, actions& out) {
   unproven_ = "a pooler that is not proven to be in session mode: " + why +
               "; give `database` PostgreSQL itself, or a pool in session mode with a second session to spare";
-  query(step::taking_back, "UNLISTEN " + quote_identifier(fence_channel), now, out);
+  query(step::taking_back, "UNLISTEN " + quote_identifier(fence_channel), 1, now, out);
 }
 
 void upstream::listen_to_itself(steady_time now, actions& out) {
-  query(step::self_listen, "LISTEN " + quote_identifier(fence_channel), now, out);
+  query(step::self_listen, "LISTEN " + quote_identifier(fence_channel), 1, now, out);
 }
 
 bool upstream::own_check(std::string_view payload, steady_time now, actions& out) {
@@ -136,9 +155,14 @@ void upstream::go_live(steady_time now, actions& out) {
   state_ = state::live;
   live_since_ = now;
   ++sessions_;
-  out.push_back(
-      note{note::level::info, "upstream connected",
-           session_.server + " backend=" + std::to_string(pid_) + (pooled_ ? " through a pooler" : "")});
+  log_fields fields;
+  fields.add("server", session_.server).add("backend", pid_);
+  if (pooled_) fields.add("pooler", "session");
+  if (down_since_ && !told_.empty())
+    fields.add("outage_ms", std::chrono::duration_cast<millis>(now - *down_since_).count());
+  down_since_.reset();
+  told_.clear();
+  out.push_back(note{note::level::info, "upstream connected", std::move(fields)});
   idle_work(now, out);
   judge_health(out);
 }

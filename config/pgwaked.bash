@@ -18,7 +18,7 @@ _pgwaked() {
   COMPREPLY=()
   case $before:$word in
     *:-*) ;;
-    --config:* | --database-file:* | --socket:*)
+    --config:* | --database-file:* | --socket:* | --bundle:*)
       mapfile -t COMPREPLY < <(compgen -f -- "$word")
       return
       ;;

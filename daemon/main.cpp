@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "daemon/command_line.hpp"
-#include "daemon/control.hpp"
-#include "daemon/doctor.hpp"
-#include "daemon/listen.hpp"
-#include "daemon/run.hpp"
-#include "daemon/standard_streams.hpp"
-#include "daemon/status.hpp"
+#include "daemon/app/run.hpp"
+#include "daemon/doctor/doctor.hpp"
+#include "daemon/operator/control.hpp"
+#include "daemon/operator/listen.hpp"
+#include "daemon/settings/command_line.hpp"
+#include "daemon/status/status.hpp"
+#include "daemon/terminal/standard_streams.hpp"
 
 namespace {
 
@@ -22,7 +22,7 @@ void add_status(CLI::App& app, status_options& into) {
   add_options(*status, into.given, names);
   auto* json = status->add_flag("--json", into.json, "Print everything as one JSON object");
   status->add_flag("--watch", into.watch, "Live view on the terminal, until q or Ctrl-C")->excludes(json);
-  status->footer("Exit code: 0 healthy, 1 degraded, 3 not running.");
+  status->footer("Exit code: 0 healthy, 1 degraded, 3 not running, 4 it runs and does not answer.");
 }
 
 void add_control(CLI::App& app, control_options& into) {
@@ -45,13 +45,16 @@ void add_control(CLI::App& app, control_options& into) {
       ->required();
   add("reconnect", "Open the connection to PostgreSQL anew");
   add("drain", "Tell the workers and stop, as on SIGTERM");
-  control->footer("Exit code: 0 done, 1 refused, 2 wrong usage, 3 not running.");
+  control->footer(
+      "Exit code: 0 done, 1 refused, 2 wrong usage, 3 not running, 4 it runs and does not answer.");
 }
 
 void add_doctor(CLI::App& app, doctor_options& into) {
-  constexpr std::array<std::string_view, 9> names = {
-      "config",          "database",     "database_file",       "socket", "max_workers", "application_name",
-      "connect_timeout", "socket_group", "allow_session_pooler"};
+  constexpr std::array<std::string_view, 12> names = {
+      "config",          "database",       "database_file",
+      "socket",          "max_workers",    "application_name",
+      "connect_timeout", "socket_group",   "allow_session_pooler",
+      "front_door",      "front_door_dir", "front_door_port"};
   auto* doctor = app.add_subcommand("doctor", "Check the whole chain, and say what to do about each trouble");
   add_options(*doctor, into.given, names);
   doctor->add_flag("--json", into.json, "Print the report as one JSON object");
@@ -64,6 +67,10 @@ void add_doctor(CLI::App& app, doctor_options& into) {
           "--fallback-limit", into.fallback_limit,
           "The workers' fallback_limit, for the connection budget [PGWAKE_FALLBACK_LIMIT, else none]")
       ->type_name("NUMBER");
+  doctor
+      ->add_option("--bundle", into.bundle,
+                   "Also write a support archive without secrets: report, status, settings, journal, metrics")
+      ->type_name("FILE.tar");
   doctor->footer(
       "Give it what the hub is given: --config FILE, or --database. It opens two short connections.\n"
       "Exit code: 0 all good, 1 a warning, 2 a failure.");

@@ -168,6 +168,11 @@ bool run_master(const Settings& settings, Shared& shared, int ready, int done) {
       std::chrono::duration<double>(published - begin).count(),
       std::chrono::duration<double, std::milli>(received - published).count());
   bool right = print_reports(shared, by_hub) && complete;
+  std::printf(
+      "  a durable wake says \"read again\", so those that wait merge into one: fewer than %d are no loss as "
+      "long as "
+      "the newest change was read\n",
+      durable_count);
   if (!complete) std::printf("  not every worker had received everything after 30 s\n");
   const auto census = publisher.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1",
                                       {settings.worker.application_name.c_str()});

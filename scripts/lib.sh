@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 jobs=$(nproc)
 started=$SECONDS
 export LC_ALL=C.UTF-8
@@ -24,6 +24,24 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
+# Variables that steer libpq, or a hub of this host, must not steer what is made here.
+# clear_environment PREFIX: PG for both, PGWAKE_ for pgwake's alone.
+clear_environment() {
+  local name
+  for name in $(compgen -e "$1"); do
+    case $name in
+      PGWAKE_TEST_* | PGWAKE_FUZZ_* | PGWAKE_MUTANT_*) ;;
+      *) unset "$name" ;;
+    esac
+  done
+}
+
+# fresh_log FILE: empty it, so that nobody reads what an earlier run has said.
+fresh_log() {
+  mkdir -p "${1%/*}" 2>/dev/null && rm -f "$1" 2>/dev/null && : 2>/dev/null >"$1" ||
+    fail "cannot write ${1#"$root"/}" "Does another user own ${root}/build? Remove it, or run this as that user."
+}
+
 clock() {
   local s=$((SECONDS - started))
   printf '%d:%02d' $((s / 60)) $((s % 60))
@@ -41,7 +59,7 @@ step() {
   local title=$1 log=$2 from=$SECONDS status=0
   shift 2
   say "$title ..."
-  mkdir -p "$(dirname "$log")"
+  fresh_log "$log"
   "$@" >"$log" 2>&1 </dev/null || status=$?
   if ((status)); then
     say "$title: FAILED after $((SECONDS - from)) s; the end of ${log#"$root"/}:"
@@ -57,20 +75,42 @@ step() {
 # shellcheck disable=SC2034
 {
   packages_build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev libpq-dev rapidjson-dev libcli11-dev
-    libspdlog-dev catch2)
+    catch2)
   packages_demo=("${packages_build[@]}" postgresql)
   packages_test=("${packages_demo[@]}" clang-14 llvm-14 libclang-rt-14-dev pgbouncer openssl groff-base
-    dpkg-dev)
+    dpkg-dev python3 python3-trio python3-setuptools python3-wheel
+    ruby ruby-minitest ruby-pg python3-psycopg python3-psycopg2 python3-asyncpg
+    nodejs libnode-dev node-pg)
   packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
-    prometheus python3-prometheus-client chromium fonts-dejavu-core libfaketime)
+    prometheus python3-prometheus-client python3-yaml chromium flake8 mypy fonts-dejavu-core libfaketime pgpool2 haproxy npm spin
+    rubocop ruby-actioncable ruby-activerecord python3-django-channels python3-aiopg ruby-sequel libdbd-pg-perl php-cli php-pgsql)
 }
 
 missing_packages() {
   local package
   for package in "$@"; do
+    # Node.js from elsewhere brings its own npm and headers, and Debian's would not go with it.
+    if [[ $package =~ ^(npm|nodejs|libnode-dev|node-pg)$ ]] && command -v npm >/dev/null; then continue; fi
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true) == installed ]] || echo "$package"
   done
+}
+
+# explain_packages STATUS LOG PACKAGE...: why they are not installed, and the script's end.
+explain_packages() {
+  local status=$1 log=$2
+  shift 2
+  case $status in
+    129 | 130 | 143)
+      fail "interrupted while packages were being installed" "Run it again: it goes on where it was." ;;
+  esac
+  tail -n 20 "$log" | sed 's/^/    /' >&2
+  if ! grep -q '^install-packages: begins' "$log"; then
+    fail "sudo did not run scripts/install-packages (exit status $status)" \
+      "As root (this starts no service): $root/scripts/install-packages $*"
+  fi
+  fail "apt-get could not install them (all it said: ${log#"$root"/})" \
+    "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
 }
 
 # need_packages build|demo|test|bench|all: installs what is missing, and says what. Asks for root only then.
@@ -86,16 +126,13 @@ need_packages() {
   local as_root=()
   if [[ $(id -u) != 0 ]]; then
     command -v sudo >/dev/null || fail "packages are missing, and there is neither root nor sudo" \
-      "As root: apt-get install ${missing[*]}"
+      "As root (this starts no service): $root/scripts/install-packages ${missing[*]}"
     as_root=(sudo)
   fi
-  local log=$root/build/logs/packages.log
-  mkdir -p "${log%/*}"
-  if ! "${as_root[@]}" "$root/scripts/install-packages" "${missing[@]}" >"$log" 2>&1; then
-    tail -n 20 "$log" | sed 's/^/    /' >&2
-    fail "apt-get could not install them (all it said: ${log#"$root"/})" \
-      "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
-  fi
+  local log=$root/build/logs/packages.log status=0
+  fresh_log "$log"
+  "${as_root[@]}" "$root/scripts/install-packages" "${missing[@]}" >"$log" 2>&1 || status=$?
+  if ((status)); then explain_packages "$status" "$log" "${missing[@]}"; fi
   local new units
   new=$(sed -n 's/^new-package //p' "$log")
   units=$(sed -n 's/^disabled-unit //p' "$log" | xargs)
@@ -130,7 +167,8 @@ postgres_bin() {
       return
     fi
   done
-  fail "no PostgreSQL server found under /usr/lib/postgresql" "As root: apt-get install postgresql"
+  fail "no PostgreSQL server found under /usr/lib/postgresql" \
+    "As root (this starts no service): $root/scripts/install-packages postgresql"
 }
 
 # PostgreSQL refuses to run as root: as root, its commands run as the package's user.
@@ -147,8 +185,8 @@ as_postgres() {
 start_cluster() {
   local bin
   bin=$(postgres_bin)
-  cluster_dir=$(mktemp -d "${TMPDIR:-/tmp}/pgwake-demo.XXXXXX")
-  # The path is ours and has no spaces or quotes from mktemp; TMPDIR's are covered by the quoting.
+  # Not in TMPDIR: a socket's path has 107 bytes, stands in connection strings, and its folder is open to postgres.
+  cluster_dir=$(mktemp -d /tmp/pgwake-demo.XXXXXX)
   at_exit "stop_cluster $(printf %q "$bin") $(printf %q "$cluster_dir")"
   if [[ $(id -u) == 0 ]]; then chown postgres: "$cluster_dir"; fi
   local log=$root/build/logs/cluster.log

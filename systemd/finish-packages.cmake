@@ -34,6 +34,12 @@ foreach(package IN LISTS CPACK_PACKAGE_FILES)
       file(CHMOD ${each} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
     endforeach()
     pack(${tree} ${package})
+  elseif(package MATCHES "/pgwaked_[^/]*\\.deb$")
+    # Where the program was at first: drop-ins and scripts may name that path.
+    unpack(${package} ${tree})
+    file(MAKE_DIRECTORY ${tree}/usr/sbin)
+    file(CREATE_LINK ../bin/pgwaked ${tree}/usr/sbin/pgwaked SYMBOLIC)
+    pack(${tree} ${package})
   elseif(package MATCHES "/libpgwake1_[^/]*\\.deb$")
     # Libraries have a trigger for ldconfig instead of scripts (Policy 8.1.1).
     unpack(${package} ${tree})

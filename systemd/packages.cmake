@@ -3,7 +3,10 @@
 #   pgwaked         the daemon, its units, manuals
 #   libpgwake1      the client library
 #   libpgwake-dev   what programs are built with
-#   *-dbgsym        debug symbols of each
+#   python3-pgwake  the client for Python
+#   ruby-pgwake     the client for Ruby
+#   node-pgwake     the client for Node.js, where its headers are installed
+#   *-dbgsym        debug symbols of each that is compiled
 set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc)
 
 # Who answers for packages built from here: whoever builds them, as Debian's own tools learn it. Otherwise nobody, in a
@@ -51,11 +54,19 @@ add_custom_command(OUTPUT ${changelogs}
   DEPENDS ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${CMAKE_CURRENT_BINARY_DIR}/changelog.Debian VERBATIM)
 add_custom_target(changelogs ALL DEPENDS ${changelogs})
 
-set(packages_of_components pgwaked pgwaked runtime libpgwake1 development libpgwake-dev)
+set(packages_of_components pgwaked pgwaked runtime libpgwake1 development libpgwake-dev python python3-pgwake
+  ruby ruby-pgwake)
+if(TARGET pgwake_node)
+  list(APPEND packages_of_components node node-pgwake)
+endif()
 while(packages_of_components)
   list(POP_FRONT packages_of_components component package)
+  set(unless_asked "")
+  if(component MATCHES "^(python|ruby|node)$")  # as the rest of them: not with a plain installation
+    set(unless_asked EXCLUDE_FROM_ALL)
+  endif()
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/copyright ${changelogs} DESTINATION ${doc}/${package}
-    COMPONENT ${component})
+    COMPONENT ${component} ${unless_asked})
 endwhile()
 
 set(CPACK_GENERATOR DEB)
@@ -65,7 +76,10 @@ set(CPACK_PACKAGE_CONTACT "${PGWAKE_PACKAGE_CONTACT}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # else it stands before every package's own
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_COMPONENTS_ALL pgwaked runtime development)
+set(CPACK_COMPONENTS_ALL pgwaked runtime development python ruby)
+if(TARGET pgwake_node)
+  list(APPEND CPACK_COMPONENTS_ALL node)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${release})
@@ -106,5 +120,36 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libpgwake1 (= ${PROJECT_VERSION}-$
 set(CPACK_DEBIAN_DEVELOPMENT_DEBUGINFO_PACKAGE OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "client library for the PostgreSQL notification hub pgwaked (development)
 Headers for C and C++, and packages for CMake and pkg-config.")
+
+set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-pgwake)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3:any (>= 3.9), libpgwake1 (>= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "pgwaked, python3-trio")
+set(CPACK_DEBIAN_PYTHON_DEBUGINFO_PACKAGE OFF)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_SOURCE_DIR}/debian/python3-pgwake/postinst
+  ${CMAKE_CURRENT_SOURCE_DIR}/debian/python3-pgwake/prerm)
+set(CPACK_DEBIAN_PYTHON_DESCRIPTION "Python client for the PostgreSQL notification hub pgwaked
+It receives notifications from the host's pgwaked, and from a PostgreSQL
+connection of its own while that is away: in blocking code, asyncio and trio.")
+
+set(CPACK_DEBIAN_RUBY_PACKAGE_NAME ruby-pgwake)
+set(CPACK_DEBIAN_RUBY_PACKAGE_SECTION ruby)
+set(CPACK_DEBIAN_RUBY_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_RUBY_PACKAGE_DEPENDS "ruby (>= 1:3.1), libpgwake1 (>= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_RUBY_PACKAGE_SUGGESTS pgwaked)
+set(CPACK_DEBIAN_RUBY_DEBUGINFO_PACKAGE OFF)
+set(CPACK_DEBIAN_RUBY_DESCRIPTION "Ruby client for the PostgreSQL notification hub pgwaked
+It receives notifications from the host's pgwaked, and from a PostgreSQL
+connection of its own while that is away.")
+
+set(CPACK_DEBIAN_NODE_PACKAGE_NAME node-pgwake)
+set(CPACK_DEBIAN_NODE_PACKAGE_SECTION javascript)
+set(CPACK_DEBIAN_NODE_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_NODE_PACKAGE_DEPENDS "nodejs (>= 18), libpgwake1 (>= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_NODE_PACKAGE_SUGGESTS "pgwaked, node-pg")
+set(CPACK_DEBIAN_NODE_DESCRIPTION "Node.js client for the PostgreSQL notification hub pgwaked
+It receives notifications from the host's pgwaked, and from a PostgreSQL
+connection of its own while that is away.")
 
 include(CPack)

@@ -30,22 +30,13 @@ options_handle parse(const std::string& conninfo, std::string& fault) {
   return options;
 }
 
-std::string home() {
-  if (const char* h = std::getenv("HOME"); h != nullptr && *h != '\0') return h;
-  std::array<char, 4096> buffer;
-  passwd entry{};
-  passwd* found = nullptr;
-  getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
-  return found != nullptr ? found->pw_dir : "";
-}
-
-// The keywords that a service sets, in the files that libpq would read (manual, "The Connection Service
-// File").
+// The keywords that a service sets, in the files that libpq would read (manual, "The
+// Connection Service File").
 std::set<std::string> service_keywords(const std::string& service) {
   const char* own = std::getenv("PGSERVICEFILE");
   const char* system = std::getenv("PGSYSCONFDIR");
   const std::array<std::string, 2> files = {
-      own != nullptr ? std::string(own) : home() + "/.pg_service.conf",
+      own != nullptr ? std::string(own) : home_directory() + "/.pg_service.conf",
       std::string(system != nullptr ? system : "/etc/postgresql-common") + "/pg_service.conf"};
   std::set<std::string> found;
   for (const auto& file : files) {
@@ -71,17 +62,18 @@ bool is_uri(std::string_view conninfo) {
   return conninfo.starts_with("postgresql://") || conninfo.starts_with("postgres://");
 }
 
-// Whether `piece` can be nothing but a keyword: it stands at one place, a value of its own follows, and no
-// password that it could be a part of begins before it, as far as a string tells that its writer may have
-// meant otherwise.
+// Whether `piece` can be nothing but a keyword: it stands at one place, a value of its own follows, and
+// no password that it could be a part of begins before it, as far as a string tells that its writer may
+// have meant otherwise.
 bool is_surely_keyword(std::string_view piece, std::string_view conninfo) {
   if (!is_plain_keyword(piece)) return false;
-  const auto rest = conninfo.substr(is_uri(conninfo) ? conninfo.find("://") + 3 : 0);
+  const auto scheme = is_uri(conninfo) ? conninfo.find("://") + 3 : 0;
+  const auto rest = conninfo.substr(scheme);
   const auto at = rest.find(piece);
   if (at == rest.npos || rest.find(piece, at + 1) != rest.npos) return false;
   const auto before = rest.substr(0, at);
-  if (has_password(before) || before.find_first_of(":@") != before.npos || before.find("//") != before.npos ||
-      before.find("password") != before.npos)
+  if (has_password(conninfo.substr(0, scheme + at)) || before.find_first_of(":@") != before.npos ||
+      before.find("//") != before.npos || before.find("password") != before.npos)
     return false;
   if (!before.empty() && spaces.find(before.back()) == spaces.npos && before.back() != '?' &&
       before.back() != '&')
@@ -187,6 +179,24 @@ std::string fault_of_values(const PQconninfoOption* options) {
   return {};
 }
 
+// A value that holds the rest of the string, since what its writer put between the pairs is no separator:
+// libpq would look for a host of that name, and tell the name server the password.
+std::string fault_of_places(const PQconninfoOption* options) {
+  for (const auto* o = options; o->keyword != nullptr; ++o) {
+    const std::string_view keyword = o->keyword;
+    if (o->val == nullptr || keyword == "require_auth" || keyword.ends_with("password") ||
+        keyword.ends_with("secret"))
+      continue;
+    const std::string_view value = o->val;
+    if (!(keyword == "host" && value.find_first_of(";&=?") != value.npos) && !has_stray_password(value))
+      continue;
+    return std::string(keyword) +
+           " has a value that seems to hold further settings; write spaces between key=value pairs, and in a "
+           "URI a ? before the first parameter, & between them, and %XX for what is special in a password";
+  }
+  return {};
+}
+
 struct default_value {
   const char* keyword;
   const char* variable;  // of the environment, that wins over it
@@ -194,6 +204,15 @@ struct default_value {
 };
 
 }  // namespace
+
+std::string home_directory() {
+  if (const char* h = std::getenv("HOME"); h != nullptr && *h != '\0') return h;
+  std::array<char, 4096> buffer;
+  passwd entry{};
+  passwd* found = nullptr;
+  getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  return found != nullptr ? found->pw_dir : "";
+}
 
 parameters connect_parameters(const connect_settings& settings) {
   std::string fault;
@@ -234,7 +253,10 @@ parameters connect_parameters(const connect_settings& settings) {
 
 std::string conninfo_fault(const std::string& conninfo) {
   std::string fault;
-  if (const auto options = parse(conninfo, fault)) return fault_of_values(options.get());
+  if (const auto options = parse(conninfo, fault)) {
+    fault = fault_of_places(options.get());
+    return fault.empty() ? fault_of_values(options.get()) : fault;
+  }
   if (!is_uri(conninfo) && looks_like_uri(conninfo))
     return "it is no URI and no key=value pairs (a connection URI begins with postgresql:// or postgres://, "
            "in small letters and with nothing before it)";
@@ -247,6 +269,11 @@ std::optional<std::string> value_in(const std::string& conninfo, std::string_vie
   for (auto* o = options.get(); o != nullptr && o->keyword != nullptr; ++o)
     if (o->keyword == keyword && o->val != nullptr) return o->val;
   return std::nullopt;
+}
+
+std::string libpq_version() {
+  const int number = PQlibVersion();
+  return std::to_string(number / 10'000) + "." + std::to_string(number % 10'000);
 }
 
 std::string database_of(const std::string& conninfo) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct connect_settings {
   std::string application_name;
   millis connect_timeout{5'000};  // per host
   std::string first{};            // one command to be run on the connecting thread, within connect_timeout
+  // Where the connection string is in a file: read on the connecting thread, instead of `conninfo`.
+  // `fault` set: it could not be had.
+  std::function<std::string(std::string& fault)> read{};
 };
 
 // The user's connection string with pgwake's defaults for whatever the user left open, be it in the string,
@@ -31,6 +35,12 @@ std::string conninfo_fault(const std::string& conninfo);
 
 // What the string itself says for a keyword, without environment and service file.
 std::optional<std::string> value_in(const std::string& conninfo, std::string_view keyword);
+
+// As libpq sees it.
+std::string home_directory();
+
+// Of the library that runs: `15.18`.
+std::string libpq_version();
 
 // What libpq makes of the string: the dbname it would ask for, empty if none is said anywhere.
 std::string database_of(const std::string& conninfo);

@@ -16,6 +16,9 @@ struct clear {
 struct free_options {
   void operator()(PQconninfoOption* options) const noexcept { PQconninfoFree(options); }
 };
+struct free_cancel {
+  void operator()(PGcancel* cancel) const noexcept { PQfreeCancel(cancel); }
+};
 struct free_memory {
   void operator()(void* memory) const noexcept { PQfreemem(memory); }
 };
@@ -24,6 +27,7 @@ struct free_memory {
 using handle = std::unique_ptr<PGconn, finish>;
 using result_handle = std::unique_ptr<PGresult, clear>;
 using options_handle = std::unique_ptr<PQconninfoOption, free_options>;
+using cancel_handle = std::unique_ptr<PGcancel, free_cancel>;
 using notify_handle = std::unique_ptr<PGnotify, free_memory>;
 
 // What libpq says, without the newline at its end; empty for null.

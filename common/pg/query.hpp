@@ -8,40 +8,13 @@
 
 #include "common/pg/conninfo.hpp"
 #include "common/pg/handle.hpp"
+#include "common/pg/target.hpp"
+#include "common/server_facts.hpp"
 #include "common/time.hpp"
 
-// A short-lived blocking connection, for commands that look at a server. Never used by the daemon or the
-// client.
+// A short-lived blocking connection, for commands that look at a server. Never used by the daemon
+// or the client.
 namespace pgwake::pg {
-
-struct query_failure {
-  std::string sqlstate;  // empty: not the server's own error
-  std::string message;   // PostgreSQL's or libpq's words, one line
-  bool timed_out = false;
-};
-
-// One entry of a connection string's host list, all defaults filled in.
-struct host_entry {
-  std::string host;  // name, address, or a socket directory
-  std::string hostaddr;
-  std::string port;
-  bool is_directory() const { return hostaddr.empty() && (host.starts_with('/') || host.starts_with('@')); }
-};
-
-// What libpq makes of the settings, service file and environment included, without connecting.
-struct target {
-  std::vector<host_entry> hosts;
-  std::string user, database, sslmode, sslrootcert;
-  std::string fault;  // set: libpq cannot use the settings at all; without passwords
-};
-target target_of(const connect_settings& settings);
-
-struct tls_state {
-  bool in_use = false;
-  std::string protocol, cipher;  // `TLSv1.3`
-  // Of the server's certificate, where the TLS library tells; 0 or less: it has expired.
-  std::optional<std::int64_t> expires_in_s;
-};
 
 class blocking_session {
  public:

@@ -22,7 +22,22 @@ constexpr unsigned clock_every = 16;
 // A look that brought so many bytes is likely to be followed by more at once.
 constexpr std::size_t flood_from = 4096;
 
-std::string field(const PGresult* result, int code) { return trimmed(PQresultErrorField(result, code)); }
+// What PostgreSQL keeps to. A name has at most 63 bytes and a payload 7,999 in the server's encoding, up to
+// four times that here; each answer that is asked for is one row of names and numbers.
+constexpr std::size_t longest_channel = std::size_t{4} * 63;
+constexpr std::size_t longest_payload = std::size_t{4} * 8'000;
+constexpr std::size_t longest_value = 1'024;
+constexpr int most_columns = 1'664;
+constexpr std::size_t most_statements = 100'000;
+constexpr std::size_t longest_words = 1'000;
+constexpr std::size_t tls_overhead = 64;  // of a message alone in its record
+constexpr std::size_t result_overhead = 512;
+
+std::string field(const PGresult* result, int code) {
+  auto words = trimmed(PQresultErrorField(result, code));
+  if (words.size() > longest_words) words.resize(longest_words);
+  return words;
+}
 
 }  // namespace
 
@@ -34,7 +49,10 @@ std::shared_ptr<session> session::open(boost::asio::any_io_executor executor, ha
 }
 
 session::session(boost::asio::any_io_executor executor, handle conn, session_events& events)
-    : socket_(std::move(executor)), conn_(std::move(conn)), events_(&events) {
+    : socket_(std::move(executor)),
+      conn_(std::move(conn)),
+      events_(&events),
+      intake_(PQsocket(conn_.get()), std::chrono::steady_clock::now()) {
   PQsetnonblocking(conn_.get(), 1);
   PQsetNoticeReceiver(conn_.get(), &session::notice, this);
   // A descriptor of asio's own: libpq closes its one whenever it finds the connection broken.
@@ -56,6 +74,12 @@ void session::close() {
   conn_.reset();
 }
 
+cancel_handle session::give_up() {
+  cancel_handle asked(in_query_ && conn_ ? PQgetCancel(conn_.get()) : nullptr);
+  close();
+  return asked;
+}
+
 void session::abandon() {
   events_ = nullptr;
   if (conn_) ::close(PQsocket(conn_.get()));
@@ -64,11 +88,13 @@ void session::abandon() {
   static_cast<void>(conn_.release());
 }
 
+// The server's own notices tell nothing that is needed. Those without SQLSTATE are libpq's, about a message
+// that must not come now.
 void session::notice(void* self, const PGresult* result) {
-  // 42622 name_too_long: the identifier was truncated (manual, appendix "PostgreSQL Error Codes").
-  const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  if (state != nullptr && std::strcmp(state, "42622") == 0)
-    static_cast<session*>(self)->result_.truncated = true;
+  if (PQresultErrorField(result, PG_DIAG_SQLSTATE) != nullptr) return;
+  auto& unasked = static_cast<session*>(self)->unasked_;
+  if (unasked.empty())
+    unasked = "the server said what it was not asked: " + field(result, PG_DIAG_MESSAGE_PRIMARY);
 }
 
 void session::query(std::string sql) {
@@ -83,8 +109,12 @@ void session::send_waiting() {
   const auto sql = *std::exchange(waiting_sql_, std::nullopt);
   result_ = {};
   result_.ok = true;
+  rows_ = 0;
   in_query_ = true;
-  if (PQsendQuery(conn_.get(), sql.c_str()) == 1) return flush();
+  if (PQsendQuery(conn_.get(), sql.c_str()) == 1) {
+    PQsetSingleRowMode(conn_.get());  // endless rows are seen one by one
+    return flush();
+  }
   auto why = trimmed(PQerrorMessage(conn_.get()));
   boost::asio::post(socket_.get_executor(), [alive = weak_from_this(), why = std::move(why)] {
     if (const auto self = alive.lock()) self->lose(why);
@@ -154,11 +184,17 @@ bool session::pass() {
   const int looks = PQsslInUse(conn_.get()) != 0 ? 3 : 1;
   bool flood = true;
   for (int fruitless = 0; conn_ && budget > 0 && flood && fruitless < looks;) {
-    const bool good = PQconsumeInput(conn_.get()) == 1;
+    // What libpq has read already is handed out first: so it holds no more than one look brought.
+    bool good = true;
+    if (drained_) {
+      intake_.about_to_read();
+      good = PQconsumeInput(conn_.get()) == 1;
+    }
     if (events_ != nullptr) events_->on_bytes();
     const auto before = budget;
     drain(budget);
-    if (!good && conn_) lose(trimmed(PQerrorMessage(conn_.get())));
+    drained_ = budget > 0;
+    if (auto why = conn_ ? trouble(good) : std::string(); !why.empty()) lose(std::move(why));
     fruitless = budget == before ? fruitless + 1 : 0;
     flood = looks > 1 || before - budget >= flood_from;
   }
@@ -166,6 +202,21 @@ bool session::pass() {
   if (events_ != nullptr) events_->on_turn_end();
   send_waiting();
   return conn_ && budget == 0;
+}
+
+// Why the session cannot go on after a look; empty: it can.
+std::string session::trouble(bool good) const {
+  if (!unasked_.empty()) return unasked_;
+  // libpq may have given it up while it read on in what had come.
+  if (!good || PQstatus(conn_.get()) == CONNECTION_BAD) {
+    auto words = trimmed(PQerrorMessage(conn_.get()));
+    if (words.size() > longest_words) words.resize(longest_words);
+    return words.empty() ? "the connection broke" : words;
+  }
+  // What is still to be handed out is no excess.
+  if (drained_ && !intake_.fits(std::chrono::steady_clock::now()))
+    return "the server sends more than it was asked for, without end";
+  return {};
 }
 
 // Ready results first, then notifications, until there is neither.
@@ -176,19 +227,29 @@ void session::drain(std::size_t& budget) {
       const notify_handle n(PQnotifies(conn_.get()));
       if (!n) break;
       any = true;
-      const auto cost = notification_overhead + std::strlen(n->extra);
-      budget -= std::min(budget, cost);
-      if (events_ != nullptr) events_->on_notification(n->be_pid, n->relname, n->extra);
+      hand_out(*n, budget);
       if (taken % clock_every == 0 && std::chrono::steady_clock::now() >= turn_ends_) budget = 0;
     }
   }
+}
+
+void session::hand_out(const PGnotify& n, std::size_t& budget) {
+  const auto channel = std::strlen(n.relname);
+  const auto payload = std::strlen(n.extra);
+  if (channel > longest_channel || payload > longest_payload)
+    return lose("a notification came that is longer than PostgreSQL's");
+  intake_.took(channel + payload + notification_overhead + tls_overhead);
+  const auto cost = notification_overhead + payload;
+  budget -= std::min(budget, cost);
+  if (events_ != nullptr) events_->on_notification(n.be_pid, n.relname, n.extra);
 }
 
 bool session::take_results() {
   while (conn_ && in_query_ && PQisBusy(conn_.get()) == 0) {
     const result_handle result(PQgetResult(conn_.get()));
     if (result) {
-      note_result(result.get());
+      intake_.took(result_overhead);
+      if (auto fault = note_result(result.get()); !fault.empty()) lose(std::move(fault));
       continue;
     }
     in_query_ = false;
@@ -198,24 +259,52 @@ bool session::take_results() {
   return false;
 }
 
-void session::note_result(const PGresult* result) {
+// All that PQgetResult can return. What it says is why the session cannot go on; empty: it can.
+std::string session::note_result(const PGresult* result) {
   switch (PQresultStatus(result)) {
+    case PGRES_SINGLE_TUPLE:
+      return note_row(result);
+    case PGRES_TUPLES_OK:  // after the last row
+      if (std::exchange(rows_, 0) == 0) result_.row.clear();
+      [[fallthrough]];
     case PGRES_COMMAND_OK:
-    case PGRES_EMPTY_QUERY:
-      return;
-    case PGRES_TUPLES_OK:
-      result_.row.clear();
-      for (int i = 0; PQntuples(result) > 0 && i < PQnfields(result); ++i)
-        result_.row.push_back(PQgetisnull(result, 0, i) != 0
-                                  ? std::nullopt
-                                  : std::optional<std::string>(PQgetvalue(result, 0, i)));
-      return;
-    default:
-      result_.ok = false;
-      result_.sqlstate = field(result, PG_DIAG_SQLSTATE);
+      return ++result_.completed > most_statements ? "the server answers without end" : "";
+    case PGRES_FATAL_ERROR:
+      if (!std::exchange(result_.ok, false)) return "the server answered one query with several errors";
+      result_.sqlstate = field(result, PG_DIAG_SQLSTATE).substr(0, 5);
       result_.message = field(result, PG_DIAG_MESSAGE_PRIMARY);
-      if (result_.message.empty()) result_.message = trimmed(PQresultErrorMessage(result));
+      if (result_.message.empty())
+        result_.message = trimmed(PQresultErrorMessage(result)).substr(0, longest_words);
+      return {};
+    case PGRES_COPY_IN:
+    case PGRES_COPY_OUT:
+    case PGRES_COPY_BOTH:
+      return "the server answered with COPY, which nobody asked for";
+    case PGRES_EMPTY_QUERY:
+    case PGRES_BAD_RESPONSE:
+    case PGRES_NONFATAL_ERROR:
+    case PGRES_PIPELINE_SYNC:
+    case PGRES_PIPELINE_ABORTED:
+      break;
   }
+  return std::string("the server answered what nobody asked for (") + PQresStatus(PQresultStatus(result)) +
+         ")";
+}
+
+std::string session::note_row(const PGresult* result) {
+  if (++rows_ > 1) return "the server answered with more rows than were asked for";
+  const int columns = PQnfields(result);
+  if (columns > most_columns) return "the server answered with more columns than were asked for";
+  result_.row.clear();
+  for (int i = 0; i < columns; ++i) {
+    const auto length = static_cast<std::size_t>(PQgetlength(result, 0, i));
+    if (length > longest_value) return "the server answered with a value that is too long";
+    intake_.took(length);
+    result_.row.push_back(PQgetisnull(result, 0, i) != 0
+                              ? std::nullopt
+                              : std::optional<std::string>(std::string(PQgetvalue(result, 0, i), length)));
+  }
+  return {};
 }
 
 void session::lose(std::string reason) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/pg/handle.hpp"
+#include "common/pg/intake.hpp"
 #include "common/upstream.hpp"
 
 namespace pgwake::pg {
@@ -26,7 +27,8 @@ class session_events {
 };
 
 // One open libpq connection on the event loop: one query at a time, results and notifications in the order
-// the server sent them, reading never stops. Bounded work per turn.
+// the server sent them, reading never stops. Bounded work per turn, bounded memory whatever the server sends:
+// an answer that was not asked for (COPY, a second row, a value of megabytes) ends the session.
 class session : public std::enable_shared_from_this<session> {
  public:
   static std::shared_ptr<session> open(boost::asio::any_io_executor executor, handle conn,
@@ -41,6 +43,8 @@ class session : public std::enable_shared_from_this<session> {
   bool read_pass();
   // Closes at once; no event follows.
   void close();
+  // The same; what the server is still asked for can be cancelled with what it returns (null: nothing is).
+  cancel_handle give_up();
   // In the child of a fork: closes the inherited descriptors without a word to the server. The parent's
   // session goes on; this object is good for nothing but destruction.
   void abandon();
@@ -56,7 +60,10 @@ class session : public std::enable_shared_from_this<session> {
   void send_waiting();
   void drain(std::size_t& budget);
   bool take_results();
-  void note_result(const PGresult* result);
+  std::string note_result(const PGresult* result);
+  std::string note_row(const PGresult* result);
+  void hand_out(const PGnotify& n, std::size_t& budget);
+  std::string trouble(bool good) const;
   void lose(std::string reason);
   static void notice(void* self, const PGresult* result);
 
@@ -70,6 +77,10 @@ class session : public std::enable_shared_from_this<session> {
   bool waiting_readable_ = false;
   bool waiting_writable_ = false;
   query_result result_;
+  std::size_t rows_ = 0;  // of the statement whose rows come now
+  bool drained_ = true;   // libpq has handed out all that it read
+  intake intake_;
+  std::string unasked_;  // set: the server said something that has no place here
 };
 
 }  // namespace pgwake::pg

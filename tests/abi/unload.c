@@ -57,6 +57,25 @@ static void use(const char* path) {
   dlclose(library);
 }
 
+/* A host that unloads the library with a live handle, as a plug-in of a thread that ends. The thread that
+ * stays must find its code. */
+static int abandon(const char* path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    int (*open_handle)(pgwake_handle**, const pgwake_options*);
+    *(void**)&open_handle = symbol(library, "pgwake_open");
+    pgwake_handle* handle = NULL;
+    if (open_handle(&handle, NULL) != PGWAKE_OK) exit(1);
+    dlclose(library);
+    if (!mapped()) exit(1);
+    usleep(50000);
+    exit(0);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   setenv("PGWAKE_SOCKET", "/nonexistent/pgwake.sock", 1);
@@ -65,6 +84,11 @@ int main(int argc, char** argv) {
   const int descriptors = entries("/proc/self/fd");
   const int threads = entries("/proc/self/task");
   for (int i = 0; i < 50; ++i) use(argv[1]);
+  for (int i = 0; i < 10; ++i) {
+    if (abandon(argv[1])) continue;
+    fprintf(stderr, "unloading with a live handle is not survived\n");
+    return 1;
+  }
   if (mapped()) {
     fprintf(stderr, "the library is still mapped\n");
     return 1;

@@ -2,7 +2,7 @@
 // answers is well formed and bounded, and another worker does not notice.
 
 #include "fuzz/check.hpp"
-#include "unit/engine_rig.hpp"
+#include "unit/core/engine_rig.hpp"
 
 namespace {
 
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   engine_rig r(config);
   r.serve();
   const auto good = r.join();
-  r.engine.bytes(good, good_sub, r.now);
+  r.bytes(good, good_sub);
   r.serve();
   r.read(good);
   const auto id = r.engine.joined({1, 33, 33}, "fuzz", r.now);
@@ -54,10 +54,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     bytes.remove_prefix(part.size());
     if (!r.engine.may_read(id)) {
       const auto* box = r.engine.open_outbox(id);
-      if (box != nullptr) FUZZ_CHECK(box->control_bytes() < 4'000 + 200 * 100);
+      if (box != nullptr) FUZZ_CHECK(box->control_memory() < 4'000 + 6'000);
       read_all(r, id);
     }
-    r.engine.bytes(id, part, r.now);
+    r.bytes(id, part);
     if (!outage) r.serve();
   }
   if (outage) r.recover();

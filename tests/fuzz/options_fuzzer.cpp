@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "common/unicode.hpp"
-#include "daemon/options.hpp"
-#include "daemon/toml.hpp"
+#include "daemon/settings/options.hpp"
+#include "daemon/settings/toml.hpp"
 #include "fuzz/check.hpp"
 
 namespace {

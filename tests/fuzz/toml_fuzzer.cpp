@@ -2,7 +2,7 @@
 // written and reads the same.
 
 #include "common/unicode.hpp"
-#include "daemon/toml.hpp"
+#include "daemon/settings/toml.hpp"
 #include "fuzz/check.hpp"
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include "integration/client_rig.hpp"
 #include "support/sanitizer.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake;
 using namespace pgwake::test;
@@ -74,10 +75,7 @@ void mark() { ::syscall(SYS_getppid); }
 }  // namespace
 
 TEST_CASE("C10: a batch of events costs the program at most one system call") {
-  if (sanitized) {
-    WARN("skipped: sanitizers make system calls of their own");
-    return;
-  }
+  if (sanitized) SKIP_CASE("sanitizers make system calls of their own");
   client_rig r;
   for (const bool polling : {true, false}) {
     INFO((polling ? "with the descriptor" : "without"));

@@ -100,7 +100,7 @@ TEST_CASE("C3: poll reminds while degraded and is silent while all is well") {
     REQUIRE(w.await(
         [](const seen& e) { return e.durable() && e.channel == "c" && e.source == PGWAKE_SOURCE_NONE; }, 2s));
   }
-  CHECK(time_of([&] { REQUIRE(w.client().subscribe("new", 10s)); }) < 1s);
+  CHECK(time_of([&] { REQUIRE(w.client().subscribe("new", 10s)); }) < at_load(1s));
   CHECK(r.own_census() == 0);
   r.hub().start();
   REQUIRE(w.await_gap("c"));
@@ -131,7 +131,7 @@ TEST_CASE("C3: safety_poll reminds while all is well; none only reports; direct 
   r.hub().kill();
   REQUIRE(none.await(
       [](const seen& e) { return e.kind == PGWAKE_EVENT_STATE && e.source == PGWAKE_SOURCE_NONE; }));
-  CHECK(time_of([&] { REQUIRE(none.client().subscribe("new", 10s)); }) < 1s);
+  CHECK(time_of([&] { REQUIRE(none.client().subscribe("new", 10s)); }) < at_load(1s));
   none.take(400ms);
   CHECK(none.count([](const seen& e) { return e.wake(); }) == 0);
   r.notify("c", "x");
@@ -246,9 +246,10 @@ TEST_CASE(
 TEST_CASE("C5 U3: role settings that end idle sessions do not end an own connection") {
   client_rig r;
   rig::pg().exec(
-      "DROP ROLE IF EXISTS hasty; CREATE ROLE hasty LOGIN; ALTER ROLE hasty SET idle_session_timeout = "
-      "'500ms'; "
+      "DROP ROLE IF EXISTS hasty; CREATE ROLE hasty LOGIN; "
       "ALTER ROLE hasty SET statement_timeout = '100ms'");
+  if (std::stoi(rig::pg().value("SHOW server_version_num")) >= 140000)
+    rig::pg().exec("ALTER ROLE hasty SET idle_session_timeout = '500ms'");
   witness w(r.hub().socket(), rig::pg().conninfo(r.host().database(), "hasty"),
             r.values({{"policy", "direct"}}));
   REQUIRE(w.client().subscribe("c", 10s));
@@ -273,7 +274,7 @@ TEST_CASE("case 12: whatever is wrong with the path, the client falls back withi
   for (const auto& path : paths) {
     INFO(path);
     witness w(path, r.conninfo(), r.values());
-    CHECK(time_of([&] { REQUIRE(w.client().subscribe("c", 5s)); }) < 3s);
+    CHECK(time_of([&] { REQUIRE(w.client().subscribe("c", 5s)); }) < at_load(3s));
     r.notify("c", "x");
     CHECK(w.await_wake("c", "x"));
   }
@@ -288,7 +289,7 @@ TEST_CASE("case 25: the hub is stopped by a signal: every client falls back by i
   for (int i = 0; i < 60; ++i)
     all.push_back(std::make_unique<witness>(r.hub().socket(), r.conninfo(), r.values()));
   for (auto& w : all) CHECK(w->client().subscribe("c", 10s));
-  CHECK(clock::now() - began < 10s);
+  CHECK(clock::now() - began < at_load(10s));
   r.notify("c", "x");
   for (auto& w : all) CHECK(w->await_wake("c", "x"));
   r.hub().child().signal(SIGCONT);

@@ -10,6 +10,7 @@
 #include "integration/client_rig.hpp"
 #include "support/background.hpp"
 #include "support/sanitizer.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake;
 using namespace pgwake::test;
@@ -32,23 +33,6 @@ std::map<int, std::string> descriptors() {
   }
   ::closedir(d);
   return found;
-}
-
-// Runs `body` in a child and answers its exit code; -1 if a signal ended it.
-int in_child(const std::function<int()>& body) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    int code = 99;
-    try {
-      code = body();
-    } catch (...) {
-      code = 98;
-    }
-    ::_exit(code);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 // In the child: nothing of the client is open, and every call says so. 0 is good.
@@ -174,10 +158,7 @@ TEST_CASE("C8: forks from any thread, in the midst of subscribing, of connecting
 }
 
 TEST_CASE("C8: a fork behind the C library's back is noticed too") {
-  if (under_tsan) {
-    WARN("skipped: TSan does not survive it");
-    return;
-  }
+  if (under_tsan) SKIP_CASE("TSan does not survive it");
   client_rig r;
   auto w = r.client();
   REQUIRE(w.client().subscribe("c", 10s));

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ options made(const std::string& socket, const std::string& database, const clien
   options o;
   o.ignore_environment();
   o.set("socket", socket);
+  o.set("fallback_limit", "0");  // tests that run beside each other are no host to share slots
   if (!database.empty()) o.set("database", database);
   for (const auto& [name, value] : more) o.set(name, value);
   return o;
@@ -42,7 +44,7 @@ witness::witness(const std::string& socket, const std::string& database, const c
 bool witness::await(const std::function<bool(const seen&)>& wanted, milliseconds patience) {
   for (const auto& e : events_)
     if (wanted(e)) return true;
-  const auto until = clock::now() + patience;
+  const auto until = deadline_in(patience);
   while (clock::now() < until) {
     const auto left = std::chrono::duration_cast<milliseconds>(until - clock::now());
     const auto e = client_.next(std::max(left, milliseconds(0)));
@@ -139,6 +141,22 @@ int client_rig::terminate_own() const {
   int count = 0;
   for (const int pid : own_pids()) count += rig::pg().terminate(pid) ? 1 : 0;
   return count;
+}
+
+int in_child(const std::function<int()>& body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    int code = 99;
+    try {
+      code = body();
+    } catch (...) {
+      code = 98;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 fake_hub::fake_hub(script play)

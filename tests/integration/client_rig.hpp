@@ -107,6 +107,9 @@ class client_rig {
   std::string name_;
 };
 
+/// Runs `body` in a child and answers its exit code; -1 if a signal ended it.
+int in_child(const std::function<int()>& body);
+
 /// Stands where a hub would, says what it is told to, and nothing else. Serves one connection at a time, in a
 /// thread.
 class fake_hub {

@@ -7,6 +7,7 @@
 
 #include "integration/rig.hpp"
 #include "support/files.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake::test;
 
@@ -38,8 +39,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE(
-    "section 9: wrong usage exits with 2, names what is wrong, the accepted form, and where it came from") {
+TEST_CASE("wrong usage exits with 2, names what is wrong, the accepted form, and where it came from") {
   struct wrong {
     std::vector<std::string> arguments;
     std::vector<std::string> says;
@@ -85,7 +85,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("section 9: a wrong file is named with its line, an unknown key with the nearest one") {
+TEST_CASE("a wrong file is named with its line, an unknown key with the nearest one") {
   const temp_dir directory;
   const std::string file = directory / "pgwaked.toml";
   write_file(file, "# settings\nheartbeat = \"5s\"\noutbox_max_byte = \"1MiB\"\n");
@@ -101,7 +101,7 @@ TEST_CASE("section 9: a wrong file is named with its line, an unknown key with t
 }
 
 TEST_CASE(
-    "section 9: config shows each setting and its origin; command line over environment over file over "
+    "config shows each setting and its origin; command line over environment over file over "
     "default") {
   const temp_dir directory;
   const std::string file = directory / "pgwaked.toml";
@@ -138,7 +138,7 @@ TEST_CASE(
   CHECK(has(checked.err, "heartbeat"));
 }
 
-TEST_CASE("section 9: help and version go to standard output") {
+TEST_CASE("help and version go to standard output") {
   const auto version = pgwaked({"--version"});
   CHECK(version.exit_code == 0);
   CHECK(has(version.out, "0.1.0"));
@@ -152,7 +152,7 @@ TEST_CASE("section 9: help and version go to standard output") {
   CHECK(has(pgwaked({"run", "--help"}).out, "--outbox-max-bytes"));
 }
 
-TEST_CASE("section 9: run exits with 0 when stopped, and takes its socket along") {
+TEST_CASE("run exits with 0 when stopped, and takes its socket along") {
   rig r;
   const int signal = GENERATE(SIGTERM, SIGINT);
   r.hub().child().signal(signal);
@@ -160,7 +160,7 @@ TEST_CASE("section 9: run exits with 0 when stopped, and takes its socket along"
   CHECK_FALSE(can_connect(r.hub().socket()));
 }
 
-TEST_CASE("section 9, case 31: a stop is told to workers, waits for them up to drain_grace, and no longer") {
+TEST_CASE("case 31: a stop is told to workers, waits for them up to drain_grace, and no longer") {
   rig r({.arguments = {"--drain-grace", "1s"}});
   auto modern = r.worker();
   modern.subscribe("c");
@@ -184,7 +184,7 @@ TEST_CASE("section 9, case 31: a stop is told to workers, waits for them up to d
   CHECK(old.closed());
 }
 
-TEST_CASE("section 9, case 31: once its workers have left a draining hub does not wait") {
+TEST_CASE("case 31: once its workers have left a draining hub does not wait") {
   rig r;
   auto worker = r.worker();
   r.hub().child().signal(SIGTERM);
@@ -194,7 +194,7 @@ TEST_CASE("section 9, case 31: once its workers have left a draining hub does no
   CHECK(r.hub().child().wait(2s) == 0);
 }
 
-TEST_CASE("section 9, case 31: a hub stops in the middle of a re-LISTEN and of a flood") {
+TEST_CASE("case 31: a hub stops in the middle of a re-LISTEN and of a flood") {
   rig r({.arguments = {"--drain-grace", "100ms"}});
   auto worker = r.worker();
   worker.subscribe("c");
@@ -204,16 +204,16 @@ TEST_CASE("section 9, case 31: a hub stops in the middle of a re-LISTEN and of a
   auto publisher = r.publisher();
   publisher.send("SELECT pg_notify('c', n::text) FROM generate_series(1, 100000) n");
   worker.expect("ack", 5s);
-  CHECK(time_of([&] { CHECK(r.hub().stop(3s) == 0); }) < 2s);
+  CHECK(time_of([&] { CHECK(r.hub().stop(3s) == 0); }) < at_load(2s));
 }
 
-TEST_CASE("section 9: run that cannot start exits with 1 and says why") {
+TEST_CASE("run that cannot start exits with 1 and says why") {
   const auto result = pgwaked({"run", "--socket", "/nonexistent/s", "--database", "host=/nonexistent"});
   CHECK(result.exit_code == 1);
   CHECK(has(result.err, "/nonexistent"));
 }
 
-TEST_CASE("section 9: the database may be down at boot (case 29)") {
+TEST_CASE("the database may be down at boot (case 29)") {
   const temp_dir directory;
   hub_daemon hub({.database = "host=127.0.0.1 port=" + std::to_string(random_port()) + " dbname=x user=x",
                   .until = readiness::accepting});
@@ -222,7 +222,7 @@ TEST_CASE("section 9: the database may be down at boot (case 29)") {
   CHECK(pgwaked({"status", "--socket", hub.socket()}).exit_code == 1);
 }
 
-TEST_CASE("section 9: status says health, upstream, workers, channels and totals, and exits by health") {
+TEST_CASE("status says health, upstream, workers, channels and totals, and exits by health") {
   const temp_dir directory;
   const auto none = pgwaked({"status", "--socket", directory / "none"});
   CHECK(none.exit_code == 3);
@@ -250,7 +250,7 @@ TEST_CASE("section 9: status says health, upstream, workers, channels and totals
   CHECK(pgwaked({"status", "--json"}, {{"PGWAKE_SOCKET", r.hub().socket()}}).exit_code == 0);
 }
 
-TEST_CASE("section 9: stats over the socket is what status shows") {
+TEST_CASE("stats over the socket is what status shows") {
   rig r;
   auto other = r.worker("another");
   other.subscribe("c");
@@ -261,7 +261,7 @@ TEST_CASE("section 9: stats over the socket is what status shows") {
   CHECK(stats.doc.MemberCount() > 3);
 }
 
-TEST_CASE("section 9: status tells a degraded hub by its exit code") {
+TEST_CASE("status tells a degraded hub by its exit code") {
   rig r({.through_proxy = true});
   r.proxy().refuse();
   r.proxy().reset_all();
@@ -271,7 +271,7 @@ TEST_CASE("section 9: status tells a degraded hub by its exit code") {
   CHECK(has(result.out, "refused"));
 }
 
-TEST_CASE("section 9: logs are lines of text, or of JSON, and hold no payload") {
+TEST_CASE("logs are lines of text, or of JSON, and hold no payload") {
   rig r({.arguments = {"--log-format", "json", "--log-level", "debug"}});
   auto worker = r.worker("odd \"name\"\n");
   worker.subscribe("c");
@@ -288,8 +288,8 @@ TEST_CASE("section 9: logs are lines of text, or of JSON, and hold no payload") 
   CHECK(r.hub().child().out().empty());
 }
 
-TEST_CASE("section 9: a settings file that the hub's user may not read is said to be so") {
-  if (geteuid() != 0) return;
+TEST_CASE("a settings file that the hub's user may not read is said to be so") {
+  if (geteuid() != 0) SKIP_CASE(needs_root);
   const temp_dir home;
   chmod(home.path().c_str(), 0755);
   write_file(home / "shop.toml", "heartbeat = \"2s\"\n", 0600);
@@ -300,7 +300,7 @@ TEST_CASE("section 9: a settings file that the hub's user may not read is said t
   CHECK(has(result.err, "Permission denied; it must be readable for the user nobody"));
 }
 
-TEST_CASE("section 9: what others chose is fit for a terminal, in the log too") {
+TEST_CASE("what others chose is fit for a terminal, in the log too") {
   const bool json = GENERATE(false, true);
   rig r({.arguments = {"--log-format", json ? "json" : "text"}});
   // Right-to-left override, CSI as one character, a line separator, DEL, a tag beyond the first plane; and
@@ -312,19 +312,18 @@ TEST_CASE("section 9: what others chose is fit for a terminal, in the log too") 
   for (const auto* bad : {"\u202e", "\u009b", "\u2028", "\x7f", "\U000e0041"}) CHECK_FALSE(has(log, bad));
   CHECK(has(log, "ok 日本"));
   if (!json) {
-    CHECK(has(log, "evil \\u202e \\u009b31m \\u2028 \\x7f \\U000e0041"));
+    CHECK(has(log, "name=\"evil \\u202e \\u009b31m \\u2028 \\u007f \\udb40\\udc41"));
     return;
   }
-  // JSON has escapes of its own: nothing is lost to those who parse it.
   CHECK(has(log, "evil \\u202e \\u009b31m \\u2028 \\u007f \\udb40\\udc41"));
   for (const auto& line : lines_of(log)) {
     const auto doc = parsed(line);
     if (std::string(doc["event"].GetString()) == "worker dismissed")
-      CHECK(has(doc["fields"].GetString(), "evil \u202e \u009b31m \u2028 \x7f \U000e0041 ok"));
+      CHECK(has(doc["name"].GetString(), "evil \u202e \u009b31m \u2028 \x7f \U000e0041 ok"));
   }
 }
 
-TEST_CASE("section 9: listen prints one object a line, from the hub or without it") {
+TEST_CASE("listen prints one object a line, from the hub or without it") {
   const bool with_hub = GENERATE(true, false);
   rig r;
   const std::string source = with_hub ? "hub" : "own";
@@ -333,7 +332,7 @@ TEST_CASE("section 9: listen prints one object a line, from the hub or without i
       {"listen", "a", "b", "--json", "--socket", socket, "--database", r.pg().conninfo(r.database())}));
   REQUIRE(listening.wait_for_out(R"({"event":"subscribed","channel":"b"})", 10s));
   CHECK(has(listening.out(), R"({"event":"subscribed","channel":"a"})"));
-  CHECK(has(listening.out(), R"({"event":"state","source":")" + source + "\"}"));
+  CHECK(listening.wait_for_out(R"({"event":"state","source":")" + source + "\"}", 5s));
   r.notify("a");
   r.notify("b", "x\n\"y\"");
   CHECK(listening.wait_for_out(R"({"event":"wake","channel":"a","payload":null,"source":")" + source + "\"}",
@@ -348,7 +347,7 @@ TEST_CASE("section 9: listen prints one object a line, from the hub or without i
   CHECK(listening.wait(3s) == 0);
 }
 
-TEST_CASE("section 9: listen that cannot subscribe exits with 1 and says why") {
+TEST_CASE("listen that cannot subscribe exits with 1 and says why") {
   rig r;
   auto result = pgwaked(
       {"listen", "pgwake.fence", "--socket", r.hub().socket(), "--database", r.pg().conninfo(r.database())});

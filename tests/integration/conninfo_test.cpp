@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "integration/rig.hpp"
+#include "support/malformed_conninfo.hpp"
 
 using namespace pgwake::test;
 
@@ -198,8 +199,7 @@ TEST_CASE("case 38: a connection string that is wrong is named by its cause, and
   };
   for (const std::string uri :
        {"postgress://u:s3cr3tPW@h/d", "POSTGRES://u:s3cr3tPW@h/d", "postgresql//u:s3cr3tPW@h/d",
-        "postgresql:/u:s3cr3tPW@h/d", " postgres://u:s3cr3tPW@h/d", "u:s3cr3tPW@h/d",
-        "postgress://u:s3cr3t=PW@h/d"}) {
+        "postgresql:/u:s3cr3tPW@h/d", "u:s3cr3tPW@h/d", "postgress://u:s3cr3t=PW@h/d"}) {
     CAPTURE(uri);
     for (const auto& text : told_by_all(uri)) {
       CAPTURE(text);
@@ -289,4 +289,62 @@ TEST_CASE("case 38: a host name that is half a password is not shown by doctor, 
   process hub(pgwaked_command({"run", "--socket", home / "s", "--database", conninfo}));
   CHECK(hub.wait_for_err("***@nohost.invalid", 10s));
   CHECK(hub.err().find("s3cr3t") == std::string::npos);
+}
+
+TEST_CASE("secrets: config shows no part of a malformed connection string's password, taken or refused") {
+  malformed_conninfo strings(7);
+  for (int i = 0; i < 25; ++i) {
+    const auto conninfo = strings.next();
+    CAPTURE(conninfo);
+    auto job = pgwaked_command({"config"});
+    job.env = {{"PGWAKE_DATABASE", conninfo}};
+    const auto result = run(std::move(job), 10s);
+    CHECK((result.exit_code == 0 || result.exit_code == 2));
+    CHECK_FALSE(shows_password(result.out + result.err));
+  }
+}
+
+TEST_CASE("secrets: a connection string with other separators than spaces is refused, and nothing repeated") {
+  for (const std::string conninfo :
+       {"host=h;port=1;password=Zq7hush", "host=h&port=1&password=Zq7hush", "host=h,password=Zq7hush",
+        "host=h|Password=Zq7hush", "postgresql://h/d&password=Zq7hush", "postgresql://h/d;password=Zq7hush",
+        "postgresql://h/d?user=u;password=Zq7hush", "postgresql://u;password=Zq7hush@h/d", "host=h;port=1"}) {
+    CAPTURE(conninfo);
+    const auto result = run(pgwaked_command({"config", "--check", "--database", conninfo}), 10s);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err,
+               Catch::Contains("seems to hold further settings") || Catch::Contains("extra key/value"));
+    CHECK_FALSE(shows_password(result.out + result.err));
+  }
+}
+
+TEST_CASE("secrets: what libpq takes, wrong as it is, shows no password in log, status, doctor or listen") {
+  const temp_dir home;
+  const std::vector<std::pair<std::string, std::string>> in_a_variable = {
+      {"PGHOST", "postgresql://u:Zq7hush@h/d"}, {"PGDATABASE", "d;password=Zq7hush"}};
+  const std::string in_a_value = "host=/nonexistent user=u:Zq7hush@h dbname=d";
+  const bool variable = GENERATE(false, true);
+  const auto command = [&](std::vector<std::string> arguments) {
+    auto job = pgwaked_command(std::move(arguments));
+    job.env = variable ? in_a_variable
+                       : std::vector<std::pair<std::string, std::string>>{{"PGWAKE_DATABASE", in_a_value}};
+    return job;
+  };
+  const std::string socket = home / "s";
+  process hub(command({"run", "--socket", socket}));
+  REQUIRE(hub.wait_for_err("upstream attempt failed", 10s));
+  REQUIRE_EVENTUALLY(
+      run(command({"status", "--socket", socket}), 10s).out.find("***") != std::string::npos || !variable,
+      10s);
+  for (auto arguments :
+       {std::vector<std::string>{"status"}, {"status", "--json"}, {"doctor"}, {"doctor", "--json"}}) {
+    arguments.insert(arguments.end(), {"--socket", socket});
+    const auto result = run(command(arguments), 20s);
+    CAPTURE(result.out, result.err);
+    CHECK_FALSE(shows_password(result.out + result.err));
+  }
+  CHECK_FALSE(shows_password(hub.err()));
+  process listening(command({"listen", "c", "--socket", home / "none"}));
+  CHECK(listening.wait_for_out("served by nobody: ", 10s));
+  CHECK_FALSE(shows_password(listening.out() + listening.err()));
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "integration/rig.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake::test;
 
@@ -42,7 +43,7 @@ TEST_CASE("control evict closes that worker's connection and no other") {
   CHECK(victim.closed());
   r.notify("c", "x");
   other.expect_wake("c", "x");
-  CHECK(has(r.hub().log(), "worker evicted worker=" + id));
+  CHECK(has(r.hub().log(), "event=\"worker evicted\" worker=" + id));
   CHECK(has(r.hub().log(), "reason=operator"));
   for (const auto& wrong : {id, std::string("0")}) {
     result = control(r, {"evict", wrong});
@@ -60,8 +61,11 @@ TEST_CASE("control evict closes that worker's connection and no other") {
 
 TEST_CASE("control log-level takes effect at once") {
   rig r;
-  CHECK_FALSE(has(r.hub().log(), " debug "));
+  CHECK_FALSE(has(r.hub().log(), "level=debug"));
   CHECK(control(r, {"log-level", "error"}).exit_code == 0);
+  // Who made the log silent stands in it.
+  REQUIRE(r.hub().child().wait_for_err("event=control uid=" + std::to_string(geteuid()), 5s));
+  CHECK(has(r.hub().log(), "do=log-level arg=error"));
   const auto log = r.hub().log();
   const auto backends = r.backends();
   REQUIRE(r.terminate());
@@ -110,7 +114,7 @@ TEST_CASE("control drain of a hub without workers is answered before it stops") 
 }
 
 TEST_CASE("control is for root and the hub's own user") {
-  if (geteuid() != 0) return;
+  if (geteuid() != 0) SKIP_CASE(needs_root);
   rig r({.arguments = {"--socket-mode", "0666"}});
   const auto before = r.backends();
   const auto result = control(r, {"reconnect"}, server_account());
@@ -135,7 +139,7 @@ TEST_CASE("control on the wire: v1 only, unknown wishes are refused, nonsense is
   CHECK(worker.expect("bye").code() == "protocol");
 }
 
-TEST_CASE("section 9: control's wrong usage exits with 2, an absent hub with 3") {
+TEST_CASE("control's wrong usage exits with 2, an absent hub with 3") {
   rig r;
   CHECK(control(r, {}).exit_code == 2);
   CHECK(control(r, {"evict"}).exit_code == 2);

@@ -157,8 +157,8 @@ TEST_CASE("D3: a worker too far behind is evicted, named in the log, and harms n
     for (int i = 0; i < step; ++i) quick.expect("wake", "c");
   }
   CHECK(quick.until_pong().empty());
+  CHECK(r.hub().child().wait_for_err("evicted", 5s));  // before it is looked at, since that reads
   CHECK(slow.closed());
-  CHECK(r.hub().child().wait_for_err("evicted", 2s));
   CHECK(r.hub().log().find("laggard") != std::string::npos);
   CHECK(r.census() == 1);
   // Room for it again.
@@ -166,6 +166,20 @@ TEST_CASE("D3: a worker too far behind is evicted, named in the log, and harms n
   again.subscribe("c");
   r.notify("c", "x");
   again.expect_wake("c", "x");
+}
+
+TEST_CASE("D1 D4: a burst that the hub finds all at once is handed out in turns, and its session lives") {
+  rig r;
+  auto worker = r.worker();
+  worker.subscribe("c");
+  const auto backends = r.backends();
+  auto publisher = r.publisher();
+  r.hub().child().signal(SIGSTOP);
+  publish(publisher, "c", 1, 1'500, 7'000);  // many times what one look hands out
+  r.hub().child().signal(SIGCONT);
+  for (int i = 1; i <= 1'500; ++i)
+    CHECK(worker.expect("wake", "c", 10s).p()->substr(0, 5) == (std::to_string(i) + ".....").substr(0, 5));
+  CHECK(r.backends() == backends);
 }
 
 TEST_CASE("D4, case 5: workers that stand still hold up neither PostgreSQL nor the notify queue") {
@@ -177,7 +191,7 @@ TEST_CASE("D4, case 5: workers that stand still hold up neither PostgreSQL nor t
   }
   auto publisher = r.publisher();
   publish(publisher, "c", 1, 4000, 7000);
-  REQUIRE_EVENTUALLY(r.pg().value("SELECT pg_notification_queue_usage() = 0") == "t", 2s);
+  REQUIRE_EVENTUALLY(r.pg().value("SELECT pg_notification_queue_usage() = 0") == "t", 3s);
   const auto idle = [&] {
     return r.pg().value(
                "SELECT backend_xmin IS NULL AND xact_start IS NULL FROM pg_stat_activity WHERE pid = " +
@@ -187,7 +201,7 @@ TEST_CASE("D4, case 5: workers that stand still hold up neither PostgreSQL nor t
   auto other = r.worker();
   other.subscribe("d");
   r.notify("d");
-  CHECK(time_of([&] { other.expect_wake("d"); }) < 200ms);
+  CHECK(time_of([&] { other.expect_wake("d"); }) < at_load(200ms));
 }
 
 TEST_CASE("D6, case 32: a payload arrives byte for byte, in both dialects") {
@@ -278,7 +292,7 @@ TEST_CASE("D7, case 41: a worker that asks without reading is no longer read, an
   for (int i = 0; i < 20; ++i) {
     r.notify("c", std::to_string(i));
     const auto waited = time_of([&] { other.expect_wake("c", std::to_string(i)); });
-    CHECK(waited < 200ms);
+    CHECK(waited < at_load(200ms));
     std::this_thread::sleep_for(50ms);
   }
   if (!sanitized) CHECK(r.hub().child().rss_kib() - before < 4096);

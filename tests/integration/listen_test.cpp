@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
@@ -5,6 +6,7 @@
 #include <csignal>
 
 #include "integration/client_rig.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake::test;
 
@@ -101,8 +103,8 @@ TEST_CASE("listen: 1 when a channel is refused, 2 for wrong usage") {
 TEST_CASE("listen: says why nobody serves, and with --json on standard error, each reason once") {
   const temp_dir home;
   auto start = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"listen",   "c",          "--socket",
-                                          home / "s", "--database", "host=127.0.0.1 port=1"};
+    std::vector<std::string> arguments = {
+        "listen", "c", "--socket", home / "s", "--database", "host=127.0.0.1 port=1", "--wait"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return process(pgwaked_command(std::move(arguments)));
   };
@@ -114,7 +116,7 @@ TEST_CASE("listen: says why nobody serves, and with --json on standard error, ea
   auto json = start({"--json"});
   CHECK(json.wait_for_err("pgwaked listen: served by nobody: " + (home / "s"), 10s));
   REQUIRE(json.wait_for_err("port 1 failed: Connection refused", 10s));
-  CHECK(json.out() == "{\"event\":\"state\",\"source\":\"none\"}\n");
+  CHECK(json.wait_for_out(R"({"event":"state","source":"none","reason":")" + (home / "s"), 5s));
   const auto lines = [&] {
     const auto all = json.err();
     return std::count(all.begin(), all.end(), '\n');
@@ -171,4 +173,78 @@ TEST_CASE("listen: ends quietly when nobody reads any more") {
   REQUIRE(code);
   CHECK_THAT(p.out(), Catch::EndsWith("\n0\n"));
   CHECK(p.err().empty());
+}
+
+TEST_CASE("listen: gives up, with the reason, when nobody serves, unless it is told to wait") {
+  const temp_dir home;
+  const auto start = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"listen",   "c",          "--socket",
+                                          home / "s", "--database", "host=127.0.0.1 port=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return process(pgwaked_command(std::move(arguments)));
+  };
+  auto impatient = start({"--timeout", "1500ms"});
+  auto usual = start({});  // 15 s
+  auto patient = start({"--wait", "--json"});
+  CHECK(impatient.wait(at_load(20s)) == 1);
+  CHECK_THAT(impatient.err(), Catch::Contains("gave up after 1.5 s") &&
+                                  Catch::Contains("Connection refused") &&
+                                  Catch::Contains("no hub at " + (home / "s")) && Catch::Contains("--wait"));
+  CHECK(usual.running());
+  CHECK(patient.running());
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--timeout", "soon"}, {"--timeout", "0s"}, {"--timeout", "1s", "--wait"}}) {
+    auto refused = start(wrong);
+    CHECK(refused.wait(at_load(10s)) == 2);
+    CHECK_THAT(refused.err(), Catch::Contains("--timeout"));
+  }
+}
+
+TEST_CASE("listen: finds the hub by its settings file, and says why it is not served by it") {
+  client_rig r;
+  const temp_dir home;
+  write_file(home / "hub.toml",
+             "socket = \"" + r.hub().socket() + "\"\ndatabase = \"" + r.conninfo() + "\"\n");
+  process p(pgwaked_command({"listen", "c", "--config", home / "hub.toml"}));
+  CHECK(p.wait_for_out("served by the hub", 10s));
+  CHECK(run(pgwaked_command({"listen", "c", "--config", home / "none.toml"}), 10s).exit_code == 2);
+  process own(pgwaked_command({"listen", "c", "--socket", home / "none", "--database", r.conninfo()}));
+  CHECK(own.wait_for_out("no hub at " + (home / "none"), 10s));
+}
+
+TEST_CASE("C3: who may not connect to the socket is told so, with what to do, while he is served otherwise") {
+  if (::geteuid() != 0) SKIP_CASE(needs_root);
+  client_rig r;
+  REQUIRE(::chmod(r.hub().socket().c_str(), 0660) == 0);
+  const bool json = GENERATE(true, false);
+  auto command = pgwaked_command({"listen", "c", "--socket", r.hub().socket(), "--database", r.conninfo()});
+  if (json) command.argv.emplace_back("--json");
+  command.account = server_account();
+  process p(std::move(command));
+  CHECK(p.wait_for_out(json ? R"("source":"own","reason":")" + r.hub().socket() + ": Permission denied"
+                            : "served by an own connection: " + r.hub().socket() + ": Permission denied",
+                       10s));
+  CHECK(p.wait_for_out("must be in the socket's group", 10s));
+  CHECK(p.wait_for_out("subscribed", 10s));
+}
+
+TEST_CASE("C: with one hub on the host, commands and library find it where nobody names a socket") {
+  client_rig r;
+  // In a /run of its own, which takes root.
+  const std::string script =
+      "mount -t tmpfs none /run && mkdir -p /run/pgwake/shop && "
+      "(\"$0\" run --socket /run/pgwake/shop/pgwake.sock --database \"$1\" 2>/dev/null & "
+      "for i in $(seq 100); do \"$0\" status >/dev/null 2>&1 && break; sleep 0.1; done; "
+      "\"$0\" status; \"$0\" control log-level debug; timeout 5 \"$0\" listen c; kill %1; wait) ";
+  auto job =
+      process_options{.argv = {"unshare", "--mount", "bash", "-c", script, pgwaked_path(), r.conninfo()}};
+  job.unset = {"PGWAKE_SOCKET"};
+  if (run({.argv = {"unshare", "--mount", "mount", "-t", "tmpfs", "none", "/run"}}, 10s).exit_code != 0) {
+    WARN("skipped: it takes root and a mount namespace");
+    return;
+  }
+  const auto result = run(std::move(job), 60s);
+  CAPTURE(result.out, result.err);
+  CHECK_THAT(result.out, Catch::Contains("at /run/pgwake/shop/pgwake.sock"));
+  CHECK_THAT(result.out, Catch::Contains("served by the hub"));
 }

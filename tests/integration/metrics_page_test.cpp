@@ -7,6 +7,7 @@
 #include "integration/browser.hpp"
 #include "integration/metrics_rig.hpp"
 #include "support/background.hpp"
+#include "support/skip.hpp"
 #include "support/worker_pool.hpp"
 
 using namespace pgwake::test;
@@ -16,7 +17,7 @@ namespace {
 // True, and a line that CTest takes for a skipped test, where there is no browser.
 bool nothing_to_do() {
   if (browser::installed()) return false;
-  WARN("skipped: Chromium is not installed (Debian: apt-get install chromium)");
+  say_skipped("Chromium is not installed: apt-get install chromium");
   return true;
 }
 
@@ -78,7 +79,8 @@ TEST_CASE("page: shows what the hub does, live, asks nobody else, and complains 
     REQUIRE(b.eventually("document.body.dataset.state === 'healthy'", 15s));
     CHECK(b.evaluate("document.querySelector('#state').innerText") == "Healthy");
     CHECK(b.evaluate("document.querySelector('#database').textContent") == r->database());
-    CHECK(b.evaluate("document.title") == r->database() + ": healthy");
+    CHECK_THAT(b.evaluate("document.title"),
+               Catch::StartsWith(r->database() + " on ") && Catch::EndsWith(": healthy"));
     CHECK(b.evaluate("document.querySelector('#about').textContent").find("PostgreSQL 1") !=
           std::string::npos);
     REQUIRE(b.eventually("document.querySelector('#tile-workers .big').textContent === '27'", 15s));

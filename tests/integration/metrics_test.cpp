@@ -3,8 +3,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstring>
+#include <deque>
+#include <thread>
 #include <vector>
 
 #include "integration/metrics_rig.hpp"
@@ -49,7 +53,7 @@ TEST_CASE("metrics: what a hub does shows in what it counts and measures") {
   CHECK(r.value("pgwaked_ack_latency_seconds_sum") > 0);
   REQUIRE_EVENTUALLY(r.value("pgwaked_wake_latency_seconds_count") == 1, 3s);
   CHECK(r.value("pgwaked_wake_latency_seconds_sum") > 0);
-  CHECK(r.value("pgwaked_wake_latency_seconds_sum") < 1);
+  CHECK(r.value("pgwaked_wake_latency_seconds_sum") * 1000 < static_cast<double>(at_load(1s).count()));
   CHECK(r.value("process_resident_memory_bytes") > 1e6);
   CHECK(r.value("process_cpu_seconds_total") > 0);
 
@@ -95,13 +99,103 @@ TEST_CASE("metrics: OpenMetrics to whom asks for it, the older format to everybo
 TEST_CASE("metrics: a browser that was led here by another name is not answered") {
   metrics_rig r;
   for (const auto* host : {"evil.example", "evil.example:9187", "localhost.evil.example", "127.0.0.1.nip.io",
-                           "[::2]:80", "localhost@evil.example"}) {
+                           "[::2]:80", "localhost@evil.example", "localhost:x@evil.example", "", ":9187"}) {
     const auto answer = r.ask("/metrics", "Host: " + std::string(host) + "\r\n");
     CHECK(answer.status == 421);
     CHECK(answer.body.find("pgwaked_") == std::string::npos);
   }
   for (const auto* host : {"localhost", "localhost:9187", "127.0.0.1:1", "[::1]", "[::1]:9187"})
     CHECK(r.ask("/healthz", "Host: " + std::string(host) + "\r\n").status == 200);
+  // No Host is for HTTP/1.0, which no browser speaks; two are for nobody.
+  const auto send = [&](std::string_view bytes) {
+    http_connection connection(r.address());
+    connection.send(bytes);
+    return connection.receive().status;
+  };
+  CHECK(send("GET /metrics HTTP/1.1\r\n\r\n") == 400);
+  CHECK(send("GET /metrics HTTP/1.0\r\n\r\n") == 200);
+  CHECK(send("GET /metrics HTTP/1.0\r\nHost:\r\n\r\n") == 421);
+  CHECK(send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n") == 400);
+  CHECK(send("GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n") == 404);
+}
+
+TEST_CASE(
+    "metrics: beyond the loopback whoever has the token reads them, under any name, and a reload changes "
+    "it") {
+  const temp_dir home;
+  const auto file = home / "token";
+  const std::string old_token = "0123456789abcdef";
+  const std::string new_token = "fedcba9876543210";
+  write_file(file, old_token + "\n");
+  const int port = random_port();
+  rig r({.arguments = {"--metrics-listen", "0.0.0.0:" + std::to_string(port), "--metrics-token-file", file}});
+  const auto ask = [&](const std::string& target, const std::string& token) {
+    return http_ask(
+        {.port = port}, target,
+        "Host: hub7.example:9187\r\n" + (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n"));
+  };
+  for (const auto* target : {"/", "/metrics", "/nothing"}) {
+    CHECK(ask(target, "").status == 401);
+    CHECK(ask(target, new_token).status == 401);
+  }
+  CHECK(ask("/metrics", "").has_header("WWW-Authenticate: Bearer"));
+  CHECK(ask("/metrics", "").body.find("pgwaked_healthy") == std::string::npos);
+  CHECK(ask("/metrics", old_token).body.find("\npgwaked_healthy 1\n") != std::string::npos);
+  CHECK(ask("/", old_token).status == 200);
+  for (const auto* target : {"/livez", "/readyz", "/healthz"}) CHECK(ask(target, "").status == 200);
+
+  // The file is wrong: refused, the old one holds. Then a new one.
+  write_file(file, "short\n");
+  r.hub().child().signal(SIGHUP);
+  REQUIRE_EVENTUALLY(r.hub().log().find("reload refused") != std::string::npos, 5s);
+  CHECK(ask("/metrics", old_token).body.find("pgwaked_reloads_total{result=\"refused\"} 1\n") !=
+        std::string::npos);
+  write_file(file, new_token + "\n");
+  r.hub().child().signal(SIGHUP);
+  REQUIRE_EVENTUALLY(ask("/metrics", new_token).status == 200, 5s);
+  CHECK(ask("/metrics", old_token).status == 401);
+  CHECK(r.hub().log().find(new_token) == std::string::npos);
+  CHECK(r.hub().log().find(old_token) == std::string::npos);
+}
+
+TEST_CASE("metrics: a flood of connections to the port keeps no scrape out, and no worker waiting") {
+  metrics_rig r;
+  auto worker = r->worker();
+  worker.subscribe("c");
+  const int before = r->hub().child().descriptor_count();
+  std::atomic<bool> go_on{true};
+  std::atomic<int> connections{0};
+  const auto flood = [&](std::string_view bytes) {
+    std::deque<http_connection> held;
+    while (go_on) {
+      try {
+        held.emplace_back(r.address());
+        held.back().send(bytes);
+        ++connections;
+      } catch (const std::runtime_error&) {
+        held.clear();  // no descriptors or ports left here
+      }
+      if (held.size() > 300) held.pop_front();
+    }
+  };
+  std::thread silent(flood, "");
+  std::thread halfway(flood, "GET /metrics HTTP/1.1\r\nHost: loc");
+  int scrapes = 0;
+  int answered = 0;
+  const auto until = clock::now() + 2s;
+  while (clock::now() < until || scrapes < 20) {
+    ++scrapes;
+    if (r.ask("/metrics").status == 200) ++answered;
+    CHECK(r->hub().child().descriptor_count() <= before + 100);
+  }
+  r->notify("c");
+  worker.expect_wake("c");
+  go_on = false;
+  silent.join();
+  halfway.join();
+  INFO(connections << " connections, " << scrapes << " scrapes");
+  CHECK(connections > 200);
+  CHECK(answered == scrapes);
 }
 
 TEST_CASE("metrics: requests that are none, and requests without end, are told so and closed") {
@@ -131,12 +225,12 @@ TEST_CASE("metrics: clients that hold their connections cannot keep others out, 
   worker.subscribe("c");
   const int before = r->hub().child().descriptor_count();
   std::vector<http_connection> slow;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 200; ++i) {
     slow.emplace_back(r.address());
     if (i % 2 == 0) slow.back().send("GET /metrics HTTP/1.1\r\nHost: loc");
   }
   CHECK(r.ask("/healthz").status == 200);
-  CHECK(r->hub().child().descriptor_count() <= before + 16);
+  CHECK(r->hub().child().descriptor_count() <= before + 100);
   r->notify("c");
   worker.expect_wake("c");
   CHECK(slow.front().closed(2s));  // the oldest made room
@@ -158,8 +252,9 @@ TEST_CASE("metrics: a client that asks and does not read holds no more than its 
   if (!sanitized) CHECK(r->hub().child().rss_kib() < 64 * 1024);
 }
 
-TEST_CASE("metrics: /healthz follows the hub's health and says why it is gone") {
+TEST_CASE("metrics: /readyz and /healthz follow the hub's health and say why it is gone, /livez its life") {
   metrics_rig r({.through_proxy = true});
+  CHECK(r.ask("/readyz").status == 200);
   auto healthy = r.ask("/healthz");
   CHECK(healthy.status == 200);
   CHECK(healthy.body == "healthy\n");
@@ -167,7 +262,10 @@ TEST_CASE("metrics: /healthz follows the hub's health and says why it is gone") 
   r->proxy().close_all();
   REQUIRE_EVENTUALLY(r.ask("/healthz").status == 503, 5s);
   REQUIRE_EVENTUALLY(r.ask("/healthz").body.find("unhealthy: connecting") == 0, 5s);
+  CHECK(r.ask("/readyz").status == 503);
+  CHECK(r.ask("/livez").status == 200);
   CHECK(r.value("pgwaked_healthy") == 0);
+  REQUIRE_EVENTUALLY(r.value("pgwaked_upstream_failures_total{reason=\"connecting\"}") > 0, 5s);
   CHECK(r.value("pgwaked_unhealthy_reason{reason=\"connecting\"}") == 1);
   r->proxy().refuse(false);
   REQUIRE_EVENTUALLY(r.ask("/healthz").status == 200, 10s);
@@ -242,6 +340,6 @@ TEST_CASE("metrics: with a thousand workers a scrape takes milliseconds, and no 
   std::string body;
   for (int i = 0; i < 20; ++i) best = std::min(best, time_of([&] { body = r.ask("/metrics").body; }));
   INFO("the fastest of twenty: " << best.count() << " ms");
-  if (!sanitized) CHECK(best < 20ms);
+  if (!sanitized) CHECK(best < at_load(20ms));
   CHECK(count_of(body, "\n") == count_of(before, "\n"));
 }

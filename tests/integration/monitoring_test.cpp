@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "integration/metrics_rig.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake::test;
 
@@ -17,7 +18,7 @@ bool nothing_to_do() {
   if (access("/usr/bin/promtool", X_OK) == 0 &&
       run({.argv = {"/usr/bin/python3", "-c", "import prometheus_client"}}).exit_code == 0)
     return false;
-  WARN("skipped: Prometheus is not installed (Debian: apt-get install prometheus python3-prometheus-client)");
+  say_skipped("Prometheus is not installed: apt-get install prometheus python3-prometheus-client");
   return true;
 }
 

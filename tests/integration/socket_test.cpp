@@ -240,7 +240,8 @@ TEST_CASE("K4: one worker too many is refused with a word, and there is room onc
         }
       }(),
       5s);
-  auto refused = r.v0();
+  for (int i = 0; i < 3; ++i) full[0].until_pong();  // nothing else is on its way that would wake the hub
+  auto refused = r.v0();                             // and says nothing
   CHECK(refused.expect("bye").code() == "limit");
   CHECK(refused.closed());
   full[0].subscribe("c");
@@ -280,7 +281,7 @@ TEST_CASE(
     pending.push_back(r.v0());
     pending.back().send_raw(frame_of(std::string(65536, ' ')).substr(0, 104));
   }
-  CHECK(time_of([&] { other.subscribe("c"); }) < 50ms);
+  CHECK(time_of([&] { other.subscribe("c"); }) < at_load(50ms));
   if (!sanitized) CHECK(r.hub().child().rss_kib() - before < 6000);
   for (auto& one : pending) CHECK(one.closed(4s));
   r.notify("c");
@@ -304,7 +305,8 @@ TEST_CASE("K5, case 24: out of descriptors the hub stays calm, serves whom it ha
   const auto lines = count_of(hub.log(), "\n");
   CHECK(worker.drain(2s).empty());
   CHECK(hub.child().cpu_time() - before <= 100ms);
-  CHECK(count_of(hub.log(), "\n") - lines <= 3);
+  // Eight had waited in the places for operators, and were none.
+  CHECK(count_of(hub.log(), "\n") - lines <= 3 + 8);
   plain.notify("c", "x");
   worker.expect_wake("c", "x");
   plain.hub().kill();

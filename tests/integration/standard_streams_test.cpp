@@ -22,7 +22,7 @@ process_options with_streams(const std::string& redirection, std::vector<std::st
 
 }  // namespace
 
-TEST_CASE("section 9: a closed standard stream is an absent one, and no descriptor takes its place") {
+TEST_CASE("a closed standard stream is an absent one, and no descriptor takes its place") {
   rig r;
   const std::string all = "<&- >&- 2>&-";
   for (const auto& closed : {std::string(">&-"), std::string("<&- >&-"), all})
@@ -52,7 +52,7 @@ TEST_CASE("section 9: a closed standard stream is an absent one, and no descript
   }
 }
 
-TEST_CASE("section 9: output that cannot be written is an error that is said") {
+TEST_CASE("output that cannot be written is an error that is said") {
   rig r;
   const std::string socket = r.hub().socket();
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--version"},

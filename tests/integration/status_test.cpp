@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "integration/rig.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake::test;
 
@@ -106,7 +107,7 @@ class watched {
 
 }  // namespace
 
-TEST_CASE("section 9: a hub that stops is said to, by its lock, though its socket is gone") {
+TEST_CASE("a hub that stops is said to, by its lock, though its socket is gone") {
   rig r({.arguments = {"--drain-grace", "20s"}});
   auto worker = r.worker();
   worker.subscribe("c");
@@ -137,7 +138,7 @@ TEST_CASE("section 9: a hub that stops is said to, by its lock, though its socke
   CHECK(status({"--socket", r.hub().socket()}).exit_code == 3);
 }
 
-TEST_CASE("section 9: status says what is wrong with the socket and what to do, and exits with 3") {
+TEST_CASE("status says what is wrong with the socket and what to do, and exits with 3") {
   const temp_dir directory;
   auto result = status({"--socket", directory / "none"});
   CHECK(result.exit_code == 3);
@@ -163,22 +164,67 @@ TEST_CASE("section 9: status says what is wrong with the socket and what to do, 
   CHECK(has(result.err, "nobody listens"));
 }
 
-TEST_CASE("section 9: status of a hub that hangs, refuses, or is no hub exits with 1") {
+TEST_CASE("K4: status of a full hub works, of one that refuses exits with 1, of one that hangs with 4") {
   rig r({.arguments = {"--max-workers", "2"}});
   auto first = r.worker();
   auto second = r.worker();
   auto result = status({"--socket", r.hub().socket()});
+  CHECK(result.exit_code == 0);
+  std::vector<raw_worker> operators;
+  for (int i = 0; i < 8; ++i) {
+    operators.push_back(r.hub().connect());
+    operators.back().send_json(R"({"t":"hello","v":1,"operator":true})");
+    operators.back().expect("welcome");
+  }
+  result = status({"--socket", r.hub().socket()});
   CHECK(result.exit_code == 1);
   CHECK(has(result.err, "max_workers"));
   first.close();
   r.hub().child().signal(SIGSTOP);
   result = status({"--socket", r.hub().socket()});
   r.hub().child().signal(SIGCONT);
-  CHECK(result.exit_code == 1);
+  CHECK(result.exit_code == 4);
   CHECK(has(result.err, "does not answer"));
 }
 
-TEST_CASE("section 9: status of a draining hub exits with 1 and says so") {
+TEST_CASE("status tells another program on the path, and a folder that is gone, from a hub that hangs") {
+  const temp_dir directory;
+  process stranger({.argv = {"/usr/bin/python3", "-c",
+                             "import socket,sys,time\ns=socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\n"
+                             "s.listen()\nprint('ready',flush=True)\ntime.sleep(60)",
+                             directory / "s"}});
+  REQUIRE(stranger.wait_for_out("ready", 10s));
+  auto result = status({"--socket", directory / "s"});
+  INFO(result.err);
+  CHECK(result.exit_code == 3);
+  CHECK(has(result.err, "process " + std::to_string(stranger.pid()) + " (python3) listens at"));
+  result = status({"--socket", directory / "gone/s"});
+  CHECK(result.exit_code == 3);
+  CHECK(has(result.err, "its folder does not exist"));
+}
+
+TEST_CASE("what others chose is escaped in JSON, too") {
+  rig r;
+  auto worker = r.worker("evil \u202e \u009b31m 日本");
+  worker.subscribe("c");
+  const auto result = status({"--json", "--socket", r.hub().socket()});
+  CHECK(result.exit_code == 0);
+  for (const auto* bad : {"\u202e", "\u009b"}) CHECK_FALSE(has(result.out, bad));
+  CHECK(has(result.out, "evil \\u202e \\u009b31m 日本"));
+}
+
+TEST_CASE("status: a hub for which the server has no connection to spare says so, and what to do") {
+  cluster::shared().exec("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0");
+  const auto database = cluster::shared().new_database();
+  const hub_daemon hub(
+      {.database = cluster::shared().conninfo(database, "crowded"), .until = readiness::accepting});
+  REQUIRE_EVENTUALLY(has(status({"--socket", hub.socket(), "--json"}).out, "\"full\":true"), 20s);
+  const auto result = status({"--socket", hub.socket()});
+  CHECK(result.exit_code == 1);
+  CHECK(has(result.out, "no connection to spare"));
+}
+
+TEST_CASE("status of a draining hub exits with 1 and says so") {
   rig r({.arguments = {"--drain-grace", "10s"}});
   auto worker = r.worker();
   worker.subscribe("c");
@@ -194,7 +240,7 @@ TEST_CASE("section 9: status of a draining hub exits with 1 and says so") {
   CHECK(r.hub().child().wait(5s) == 0);
 }
 
-TEST_CASE("section 9: names with control characters do not reach the terminal through status") {
+TEST_CASE("names with control characters do not reach the terminal through status") {
   rig r;
   auto worker = r.worker("evil \x1b[31m\xe2\x80\xae\x07");
   worker.subscribe("ch\x1b]0;x\x07\n");
@@ -206,8 +252,8 @@ TEST_CASE("section 9: names with control characters do not reach the terminal th
   for (const char c : result.out) CHECK((static_cast<unsigned char>(c) >= 0x20 || c == '\n'));
 }
 
-TEST_CASE("section 9: other users see numbers, and only their own workers' names") {
-  if (geteuid() != 0) return;
+TEST_CASE("other users see numbers, and only their own workers' names") {
+  if (geteuid() != 0) SKIP_CASE(needs_root);
   rig r({.arguments = {"--socket-mode", "0666"}});
   auto worker = r.worker("of root");
   worker.subscribe("secret-channel");
@@ -218,7 +264,7 @@ TEST_CASE("section 9: other users see numbers, and only their own workers' names
   CHECK(has(result.out, "\"channel_count\":1"));
 }
 
-TEST_CASE("section 9: status --watch shows the hub live, follows the window, and gives the terminal back") {
+TEST_CASE("status --watch shows the hub live, follows the window, and gives the terminal back") {
   rig r;
   auto worker = r.worker("puma 1");
   worker.subscribe("orders");
@@ -243,7 +289,39 @@ TEST_CASE("section 9: status --watch shows the hub live, follows the window, and
   CHECK(w.gave_the_terminal_back());
 }
 
-TEST_CASE("section 9: status --watch ends by Ctrl-C and by signals, with the exit code of what it saw last") {
+TEST_CASE("status --watch sorts the workers, and evicts the one selected once that is confirmed") {
+  rig r;
+  auto first = r.worker("zebra");
+  auto second = r.worker("aardvark");
+  watched w(r.hub().socket(), 120);
+  REQUIRE(w.shows("aardvark"));
+  CHECK(w.shows("s sort: unsent"));
+  w.press("e");
+  CHECK(w.shows("select a worker first"));
+  for (const char* order : {"oldest", "out/s", "channels", "name"}) {
+    w.press("s");
+    CHECK(w.shows("s sort: " + std::string(order), 10s));
+  }
+  // By name the view itself comes between the two.
+  w.press("j");
+  w.press("e");
+  REQUIRE(w.shows("(aardvark, PID"));
+  w.press("n");
+  w.forget();
+  CHECK(w.shows("s sort: name"));
+  CHECK_FALSE(second.closed(200ms));
+  w.press("e");
+  REQUIRE(w.shows("(aardvark, PID"));
+  w.press("y");
+  CHECK(w.shows("is evicted"));
+  CHECK(second.closed());
+  CHECK_FALSE(first.closed(200ms));
+  CHECK(has(r.hub().log(), "do=evict"));
+  w.press("q");
+  CHECK(w.wait() == 0);
+}
+
+TEST_CASE("status --watch ends by Ctrl-C and by signals, with the exit code of what it saw last") {
   rig r;
   const std::string way = GENERATE("ctrl-c", "term", "hup");
   watched w(r.hub().socket());
@@ -255,7 +333,7 @@ TEST_CASE("section 9: status --watch ends by Ctrl-C and by signals, with the exi
   CHECK(w.gave_the_terminal_back());
 }
 
-TEST_CASE("section 9: status --watch waits for a hub that is not there, and sees it come") {
+TEST_CASE("status --watch waits for a hub that is not there, and sees it come") {
   rig r;
   REQUIRE(r.hub().stop() == 0);
   watched w(r.hub().socket());
@@ -270,7 +348,7 @@ TEST_CASE("section 9: status --watch waits for a hub that is not there, and sees
   CHECK(w.gave_the_terminal_back());
 }
 
-TEST_CASE("section 9: status --watch without a terminal is wrong usage") {
+TEST_CASE("status --watch without a terminal is wrong usage") {
   rig r;
   const auto result = status({"--watch", "--socket", r.hub().socket()});
   CHECK(result.exit_code == 2);

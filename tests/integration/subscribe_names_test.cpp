@@ -161,6 +161,41 @@ TEST_CASE("S4: in an EUC_TW database a name that the server cuts is nacked and n
   CHECK(worker.until_pong().empty());
 }
 
+TEST_CASE("S4: names are compared as the server has them, with no notice to tell") {
+  // EUC_JP: é takes three bytes there (two here), and U+00A6 and U+FFE4 are one character, the second.
+  auto& pg = cluster::shared();
+  const auto database = pg.new_database("EUC_JP");
+  pg.exec("DROP ROLE IF EXISTS quiet");
+  pg.exec("CREATE ROLE quiet LOGIN");
+  pg.exec("ALTER ROLE quiet SET client_min_messages = warning");
+  hub_daemon hub({.database = pg.conninfo(database, "quiet"),
+                  .arguments = {"--probe-interval", "300ms", "--unlisten-linger", "0s"}});
+  std::string accents;
+  for (int i = 0; i < 31; ++i) accents += "é";
+  const std::string broken_bar = "\xC2\xA6";
+  const std::string wide_bar = "\xEF\xBF\xA4";
+  auto other = hub.connect_v1();
+  auto worker = hub.connect_v1();
+  const auto cut = accents.substr(0, 42);  // 21 of them: 63 bytes there
+  other.subscribe(cut);
+  other.subscribe(wide_bar);
+  worker.sub(accents);
+  CHECK(worker.expect("nack", accents).code() == "invalid_channel");
+  worker.sub(broken_bar);
+  const auto nack = worker.expect("nack", broken_bar);
+  CHECK(nack.code() == "invalid_channel");
+  CHECK(nack.string("reason").find(wide_bar) != std::string::npos);
+  worker.unsub(accents);
+  worker.unsub(broken_bar);
+  CHECK(other.drain(1s).empty());  // probes have counted the channels, and found them right
+  for (const auto& name : {cut, wide_bar}) {
+    pg.notify(name, "x", database);
+    other.expect_wake(name, "x");
+  }
+  pg.notify(broken_bar, "y", database);
+  other.expect_wake(wide_bar, "y");
+}
+
 TEST_CASE("S5: names good and bad in one burst each get their own answer") {
   rig r({.encoding = "LATIN1"});
   auto worker = r.worker();

@@ -64,7 +64,7 @@ TEST_CASE("S2: a sub joins the LISTEN in flight; one to an active channel is ack
   r.proxy().black_hole();
   auto late = r.worker();
   const auto waited = time_of([&] { late.subscribe("c"); });
-  CHECK(waited < 200ms);
+  CHECK(waited < at_load(200ms));
   r.proxy().end_black_hole();
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("S6: LISTENs are batched, at most 1,000 names each, apart from UNLISTE
   worker.send_raw(burst);
   for (int i = 0; i < channels; ++i) worker.expect("ack", 10s);
   const auto listens = r.queries("LISTEN");
-  CHECK(listens.size() <= 12);
+  CHECK(listens.size() <= channels / 128 + 2);  // frames are taken in turns of 128, LISTENs go out in between
   std::size_t names = 0;
   for (const auto& query : listens) {
     const auto here = count_of(query, "LISTEN \"");
@@ -233,7 +233,7 @@ TEST_CASE("case 6: an idle daemon acks at once and uses no CPU") {
   std::vector<milliseconds> waits;
   for (int i = 0; i < 200; ++i) waits.push_back(time_of([&] { worker.subscribe("c" + std::to_string(i)); }));
   std::sort(waits.begin(), waits.end());
-  CHECK(waits[197] < 50ms);
+  CHECK(waits[197] < at_load(50ms));
   const auto before = r.hub().child().cpu_time();
   CHECK(worker.drain(3s).empty());
   CHECK(r.hub().child().cpu_time() - before <= 30ms);
@@ -250,19 +250,23 @@ TEST_CASE("case 7: a stream on one channel is not delayed by subs and unsubs of 
       worker.unsub("q2");
     }
   });
-  auto publisher = r.publisher();
   const int total = 2000;
-  const auto begin = clock::now();
-  for (int i = 0; i < total; i += 20) {
-    publisher.exec("SELECT pg_notify('q1', n::text) FROM generate_series(" + std::to_string(i) + ", " +
-                   std::to_string(i + 19) + ") n");
-    std::this_thread::sleep_until(begin + milliseconds(i / 2));
-  }
-  const auto published = clock::now();
+  clock::time_point published;
+  background publishing([&](const auto&) {
+    auto publisher = r.publisher();
+    const auto begin = clock::now();
+    for (int i = 0; i < total; i += 20) {
+      publisher.exec("SELECT pg_notify('q1', n::text) FROM generate_series(" + std::to_string(i) + ", " +
+                     std::to_string(i + 19) + ") n");
+      std::this_thread::sleep_until(begin + milliseconds(i / 2));
+    }
+    published = clock::now();
+  });
   for (int i = 0; i < total; ++i) reader.expect_wake("q1", std::to_string(i));
-  const auto late = std::chrono::duration_cast<milliseconds>(clock::now() - published);
+  const auto read = clock::now();
+  publishing.stop();
   churn.stop();
-  CHECK(late < 100ms);
+  CHECK(read - published < at_load(100ms));
 }
 
 TEST_CASE(

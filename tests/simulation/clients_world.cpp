@@ -11,18 +11,23 @@ namespace {
 
 client::failover_settings quick(std::size_t number, random_source& random) {
   client::failover_settings s;
-  s.token = "client" + std::to_string(number);
+  s.name = "client" + std::to_string(number);
   s.unhealthy_grace = 800ms;
   s.return_delay = 300ms;
   s.return_delay_cap = 2'000ms;
   s.handover_deadline = random.pick({1'500ms, 5'000ms});
   s.hub_retry_slow = 3'000ms;
+  s.yield_spread = random.pick({500ms, 4'000ms});
   return s;
 }
 
-upstream::settings own_settings(const std::string& token) {
+secret_source secrets(std::uint64_t seed) {
+  return [source = std::make_shared<random_source>(seed)] { return source->word(); };
+}
+
+upstream::settings own_settings(const std::string& name) {
   upstream::settings s;
-  s.self_check = token + ".check";
+  s.self_check = name + ".check";
   return s;
 }
 
@@ -33,7 +38,10 @@ clients_world::clients_world(std::uint64_t seed, tally& counts, bool tracing)
   now_ = steady_time{} + 1h;
   hub_.name = "hub";
   hub_.connected = [this](const auto& info) { engine_->connected(info, now_), hub_acts(); };
-  hub_.failed = [this] { engine_->connect_failed({"no", false}, now_), hub_acts(); };
+  hub_.failed = [this](bool full) {
+    if (full) tally_.saw(rare::hub_found_full);
+    engine_->connect_failed({.message = full ? "full" : "no", .full = full}, now_), hub_acts();
+  };
   hub_.heard = [this] { engine_->heard(now_); };
   hub_.result = [this](const auto& r) { engine_->result(r, now_), hub_acts(); };
   hub_.notification = [this](const auto& n) {
@@ -42,16 +50,21 @@ clients_world::clients_world(std::uint64_t seed, tally& counts, bool tracing)
   hub_.lost = [this] { engine_->session_lost("gone", now_), hub_acts(); };
   start_hub();
   const auto count = random_.between(1, 3);
+  if (random_.chance(40)) most_slots_ = random_.between(1, count);
   for (std::size_t i = 0; i < count; ++i) {
     auto& c = clients_.emplace_back();
     auto settings = quick(i + 1, random_);
-    c.session.name = settings.token;
-    c.machine = std::make_unique<client::machine>(settings, own_settings(settings.token), seed * 4 + i);
+    c.session.name = settings.name;
+    settings.limited = most_slots_ != SIZE_MAX;
+    settings.secret = secrets(seed * 8 + i);
+    c.machine = std::make_unique<client::machine>(settings, own_settings(settings.name), seed * 4 + i);
     auto& m = *c.machine;
     c.session.connected = [this, &c, &m](const auto& info) {
       m.session_opened(info, now_, c.actions), client_acts(c);
     };
-    c.session.failed = [this, &c, &m] { m.session_failed({"no", false}, now_, c.actions), client_acts(c); };
+    c.session.failed = [this, &c, &m](bool full) {
+      m.session_failed({.message = full ? "full" : "no", .full = full}, now_, c.actions), client_acts(c);
+    };
     c.session.heard = [this, &m] { m.session_heard(now_); };
     c.session.result = [this, &c, &m](const auto& r) {
       m.session_result(r, now_, c.actions), client_acts(c);
@@ -70,7 +83,8 @@ clients_world::clients_world(std::uint64_t seed, tally& counts, bool tracing)
 
 std::vector<clients_world::operation> clients_world::plan(std::uint64_t seed) {
   static constexpr std::size_t kinds = static_cast<std::size_t>(kind::count);
-  static constexpr unsigned usual[kinds] = {24, 8, 6, 10, 3, 30, 14, 8, 2, 2, 6, 2, 6, 1, 4, 2, 2, 1, 1};
+  static constexpr unsigned usual[kinds] = {24, 8, 6, 10, 3, 30, 14, 8, 2, 2, 6, 2,
+                                            6,  1, 4, 2,  2, 1,  1,  3, 3, 3, 2};
   random_source random(seed);
   unsigned weights[kinds];
   unsigned total = 0;
@@ -97,6 +111,7 @@ void clients_world::run(const std::vector<operation>& operations) {
     if (counts.handovers > 0) tally_.saw(rare::handover_exact);
     if (counts.aborted > 0) tally_.saw(rare::handover_aborted);
     if (counts.falls > 0) tally_.saw(rare::fell_back);
+    if (counts.yielded > 0) tally_.saw(rare::yielded_to_hub);
   }
   ++tally_.seeds;
   tally_.operations += operations.size();
@@ -181,6 +196,17 @@ void clients_world::trouble(kind what) {
     case kind::slow:
       slow_ = !slow_;
       return;
+    case kind::clog:
+      return clog();
+    case kind::blink:  // its session is lost and back before its workers have read a word of it
+      clog();
+      return end_server_session(hub_);
+    case kind::attack:
+      attacked_until_ = now_ + millis(random_.below(3'000));
+      return attack();
+    case kind::few_connections:
+      most_sessions_ = random_.chance(30) ? SIZE_MAX : random_.between(1, clients_.size());
+      return note("connections to be had: ", text(most_sessions_));
     default:
       return;
   }
@@ -196,6 +222,38 @@ void clients_world::publish(bool durable) {
     if (durable && c.books[channel].subscribed) c.books[channel].dirty = true;
   push_notifications(hub_);
   for (auto& c : clients_) push_notifications(c.session);
+}
+
+// The sockets of some workers are full for a while.
+void clients_world::clog() {
+  for (auto& c : clients_)
+    if (random_.chance(60)) c.clogged_until = now_ + millis(random_.below(1'200));
+  note("sockets are full");
+}
+
+// A role of the database with CONNECT alone: it sees all that goes over the fence channel, repeats some of
+// it, guesses what comes next, and floods.
+void clients_world::attack() {
+  if (!server_up_ || now_ >= attacked_until_) return;
+  std::vector<std::string> seen;
+  for (auto i = database_.commits(); i > 0 && seen.size() < 6; --i)
+    if (const auto& n = database_.at(i - 1); n.channel == "pgwake.fence" && n.pid != 666)
+      seen.push_back(n.payload);
+  for (auto n = seen.empty() ? 0 : random_.pick({1UL, 1UL, 3UL, 12UL}); n > 0; --n) {
+    auto payload = random_.pick(seen);
+    const auto colon = payload.rfind(':');
+    const bool repeats = random_.chance(50) || colon == std::string::npos;
+    if (!repeats) {
+      const auto number = std::stoull(payload.substr(colon + 1));
+      payload = payload.substr(0, colon + 1) + text(number + random_.between(1, 3));
+    }
+    tally_.saw(repeats ? rare::fence_repeated : rare::fence_foreseen);
+    note("a stranger says ", payload);
+    database_.commit({{"pgwake.fence", payload}}, 666);
+  }
+  push_notifications(hub_);
+  for (auto& c : clients_) push_notifications(c.session);
+  schedule(millis(random_.pick({0UL, 1UL, 3UL, 20UL, 60UL})), [this] { attack(); });
 }
 
 void clients_world::schedule(millis in, std::function<void()> what) {
@@ -220,6 +278,7 @@ void clients_world::advance(millis time) {
     for (const auto& c : clients_) {
       look(c.session);
       sooner(c.machine->deadline());
+      if (c.clogged_until > now_) sooner(c.clogged_until);
     }
     now_ = std::max(now_, next);
     settle();
@@ -249,6 +308,9 @@ void clients_world::heal() {
   healed_ = true;
   server_up_ = true;
   slow_ = hub_.frozen = false;
+  most_sessions_ = std::max(most_sessions_, clients_.size());  // in the hub's way stand clients alone
+  attacked_until_ = {};
+  for (auto& c : clients_) c.clogged_until = {};
   const auto well = [](const model_client& c) {
     const auto& core = c.machine->core();
     return core.source() == client::side::hub && core.healthy() && !core.handing_over() && c.asking.empty();

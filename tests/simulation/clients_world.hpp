@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "client/src/event_queue.hpp"
-#include "client/src/failover_machine.hpp"
-#include "daemon/engine.hpp"
+#include "client/src/core/event_queue.hpp"
+#include "client/src/core/failover_machine.hpp"
+#include "daemon/core/engine.hpp"
 #include "simulation/database.hpp"
 #include "simulation/random.hpp"
 #include "simulation/tally.hpp"
@@ -50,6 +50,10 @@ class clients_world {
       terminate_own,
       black_hole,
       slow,
+      clog,
+      blink,
+      attack,
+      few_connections,
       count
     };
     kind what;
@@ -68,7 +72,7 @@ class clients_world {
     upstream_link link;
     bool frozen = false;
     std::function<void(const session_info&)> connected;
-    std::function<void()> failed;
+    std::function<void(bool full)> failed;
     std::function<void()> heard;
     std::function<void(const query_result&)> result;
     std::function<void(const database::notification&)> notification;
@@ -88,7 +92,9 @@ class clients_world {
     client::event_queue events{1U << 22U};
     enum class socket { none, knocking, open } link = socket::none;
     pgwaked::worker_id id = 0;  // at the hub, while open
-    bool ended = false;         // the hub has closed; what it sent before can still be read
+    bool slot = false;
+    bool ended = false;           // the hub has closed; what it sent before can still be read
+    steady_time clogged_until{};  // its socket takes nothing more from the hub
     std::string to_hub;
     std::string from_hub;
     std::unique_ptr<frame_reader> reader;
@@ -112,6 +118,7 @@ class clients_world {
   void close_books();
 
   void connect(party& p);
+  std::size_t sessions() const;
   void send(party& p, const std::string& sql);
   void server_finishes(party& p, std::uint64_t generation, const std::string& sql);
   void push_notifications(party& p);
@@ -120,6 +127,8 @@ class clients_world {
   void end(party& p);
   bool read_pass(party& p);
   void publish(bool durable);
+  void clog();
+  void attack();
 
   void start_hub();
   void kill_hub();
@@ -152,7 +161,10 @@ class clients_world {
   database database_;
   bool server_up_ = true;
   bool slow_ = false;
+  std::size_t most_sessions_ = SIZE_MAX;  // that the server has for this host
+  std::size_t most_slots_ = SIZE_MAX;     // `fallback_limit`
   bool healed_ = false;
+  steady_time attacked_until_{};
   std::map<std::string, std::uint64_t> numbers_;  // published on each channel
 
   std::unique_ptr<pgwaked::engine> engine_;

@@ -3,7 +3,7 @@
 
 #include "common/message_codec.hpp"
 #include "simulation/clients_world.hpp"
-#include "unit/describe.hpp"
+#include "unit/core/describe.hpp"
 
 namespace pgwake::simulation {
 
@@ -19,9 +19,10 @@ void clients_world::connect(party& p) {
   p.link.client = view::connecting;
   schedule(millis(random_.below(20)), [this, &p, generation = ++p.link.generation] {
     if (generation != p.link.generation || p.link.client != view::connecting) return;
-    if (!server_up_) {
+    const bool full = server_up_ && sessions() >= most_sessions_;
+    if (!server_up_ || full) {
       p.link.client = view::none;
-      return p.failed();
+      return p.failed(full);
     }
     auto& l = p.link;
     l.client = view::open;
@@ -33,6 +34,12 @@ void clients_world::connect(party& p) {
     info.backend_pid = l.server->pid;
     p.connected(info);
   });
+}
+
+std::size_t clients_world::sessions() const {
+  std::size_t n = hub_.link.server ? 1 : 0;
+  for (const auto& c : clients_) n += c.session.link.server ? 1 : 0;
+  return n;
 }
 
 void clients_world::send(party& p, const std::string& sql) {
@@ -113,6 +120,7 @@ bool clients_world::read_pass(party& p) {
   for (auto& one : results) {
     query_result r;
     r.ok = one.answer.ok;
+    r.completed = one.answer.completed;
     r.sqlstate = one.answer.sqlstate;
     r.row = std::move(one.answer.row);
     p.link.awaiting = false;
@@ -139,6 +147,9 @@ void clients_world::start_hub() {
   engine::config c;
   c.hub_uuid = "hub" + text(++hubs_);
   c.upstream.self_check = "hub" + text(hubs_) + "check";
+  c.upstream.secret = [source = std::make_shared<random_source>(seed_ * 16 + hubs_)] {
+    return source->word();
+  };
   c.limits.heartbeat = 1s;
   hub_.frozen = false;
   stops_at_.reset();
@@ -169,7 +180,7 @@ void clients_world::hub_acts() {
       } else if (const auto* w = std::get_if<engine::close_worker>(&a)) {
         for (auto& c : clients_) {
           if (c.link != model_client::socket::open || c.id != w->worker || c.ended) continue;
-          note("hub closes ", c.session.name, ": ", w->fields);
+          note("hub closes ", c.session.name, ": ", to_string(w->fields));
           if (w->flush) write_to(c);
           hub_hangs_up(c);
         }
@@ -186,11 +197,12 @@ void clients_world::hub_hangs_up(model_client& c) {
 
 bool clients_world::write_to(model_client& c) {
   auto* box = engine_->open_outbox(c.id);
-  if (box == nullptr || box->empty() || c.from_hub.size() > 4'000) return false;
+  if (box == nullptr || box->empty() || c.from_hub.size() > 4'000 || now_ < c.clogged_until) return false;
   auto bytes = test::waiting_bytes(*box);
   if (random_.chance(20)) bytes.resize(random_.between(1, bytes.size()));
   c.from_hub += bytes;
   engine_->written(c.id, bytes.size(), now_);
+  while (engine_->busy()) engine_->turn(now_);
   return true;
 }
 
@@ -210,6 +222,7 @@ bool clients_world::hub_turn() {
       const auto chunk = c.to_hub.substr(0, n);
       c.to_hub.erase(0, n);
       engine_->bytes(c.id, chunk, now_);
+      while (engine_->busy()) engine_->turn(now_);
       hub_acts();
       did = true;
     }
@@ -256,6 +269,7 @@ void clients_world::carry_out(model_client& c, client::machine_action& action) {
           if (c.link == model_client::socket::open && !c.ended && engine_) {
             // What was sent before is read before the end is seen.
             engine_->bytes(c.id, c.to_hub, now_);
+            while (engine_->busy()) engine_->turn(now_);
             engine_->left(c.id, now_);
             schedule(0ms, [this] { hub_acts(); });
           }
@@ -266,8 +280,19 @@ void clients_world::carry_out(model_client& c, client::machine_action& action) {
         } else if constexpr (std::is_same_v<kind, client::send_hub>) {
           if (c.link != model_client::socket::none && !c.ended) encode(c.to_hub, x.message);
         } else if constexpr (std::is_same_v<kind, client::open_session>) {
+          if (most_slots_ != SIZE_MAX && !c.slot)
+            throw violation("C11: " + c.session.name + " connects without a slot");
           // An attempt under way serves the next own connection as well, as in the shell.
           if (c.session.link.client != view::connecting) connect(c.session);
+        } else if constexpr (std::is_same_v<kind, client::acquire_slot>) {
+          const auto held = static_cast<std::size_t>(
+              std::count_if(clients_.begin(), clients_.end(), [](const auto& one) { return one.slot; }));
+          c.slot = held < most_slots_;
+          if (!c.slot) tally_.saw(rare::slot_denied);
+          m.slot(c.slot, c.slot ? "" : "all in use", now_, c.actions);
+        } else if constexpr (std::is_same_v<kind, client::release_slot>) {
+          if (!c.slot) throw violation("C11: " + c.session.name + " gives up a slot that it does not hold");
+          c.slot = false;
         } else if constexpr (std::is_same_v<kind, client::query_session>) {
           send(c.session, x.sql);
         } else if constexpr (std::is_same_v<kind, client::close_session>) {

@@ -54,16 +54,27 @@ std::vector<std::string_view> split_statements(std::string_view sql) {
   return out;
 }
 
-std::string database::cut(std::string_view name) const {
+std::string database::converted(std::string_view name) const {
+  constexpr std::string_view broken_bar = "\xC2\xA6";
+  constexpr std::string_view wide_one = "\xEF\xBF\xA4";
+  std::string out(name);
+  if (encoding_ != encoding::wide) return out;
+  for (auto at = out.find(broken_bar); at != out.npos; at = out.find(broken_bar, at))
+    out.replace(at, broken_bar.size(), wide_one);
+  return out;
+}
+
+std::string database::cut(std::string_view raw) const {
+  const auto name = converted(raw);
   std::size_t width = 0;
   std::size_t end = 0;
   while (end < name.size()) {
-    const auto n = character(name.substr(end));
+    const auto n = character(std::string_view(name).substr(end));
     width += encoding_ == encoding::wide && n > 1 ? 4 : encoding_ == encoding::latin1 ? 1 : n;
     if (width > 63) break;
     end += n;
   }
-  return std::string(name.substr(0, end));
+  return name.substr(0, end);
 }
 
 // A quoted identifier; nullopt, and the error, where it cannot be.
@@ -85,7 +96,7 @@ std::optional<std::string> database::identifier(std::string_view& rest, answer& 
     return std::nullopt;
   }
   auto kept = cut(name);
-  if (kept != name) out.truncated = true;
+  if (kept != converted(name)) out.truncated = true;
   return kept;
 }
 
@@ -115,15 +126,48 @@ bool database::notify(session& s, std::string_view rest, answer& out) {
   return true;
 }
 
+// `E'x'::pg_catalog.name,E'y'::pg_catalog.name`: one column each.
+void database::select_names(std::string_view list, answer& out) const {
+  out.row.clear();
+  std::string name;
+  bool inside = false;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] != '\'') {
+      if (inside && list[i] == '\\') ++i;
+      if (inside) name += list[i];
+    } else if (inside && i + 1 < list.size() && list[i + 1] == '\'') {
+      name += list[i++];
+    } else {
+      if (inside) out.row.emplace_back(cut(std::exchange(name, {})));
+      inside = !inside;
+    }
+  }
+}
+
+static const char* name_of(database::encoding e) {
+  switch (e) {
+    case database::encoding::utf8:
+      return "UTF8";
+    case database::encoding::wide:
+      return "EUC_TW";
+    case database::encoding::latin1:
+      return "LATIN1";
+    case database::encoding::ascii:
+      return "SQL_ASCII";
+  }
+  return "";
+}
+
 void database::select(session& s, std::string_view sql, answer& out) const {
   const auto has = [sql](std::string_view word) { return sql.find(word) != std::string_view::npos; };
   if (has("pg_is_in_recovery"))
-    out.row = {std::to_string(s.pid), recovery ? "t" : "f", "shop",
-               encoding_ == encoding::ascii ? "SQL_ASCII" : "UTF8", "0"};
+    out.row = {std::to_string(s.pid), recovery ? "t" : "f", "shop", name_of(encoding_), "0"};
   else if (has("pg_control_system"))
     out.row = {"7123"};
   else if (has("pg_listening_channels"))
     out.row = {std::to_string(s.pid), std::to_string(s.listening.size()), "0"};
+  else if (has("::pg_catalog.name"))
+    select_names(sql, out);
   else
     out.row = {"1"};
 }
@@ -140,6 +184,7 @@ bool database::statement(session& s, std::string_view sql, answer& out) {
   }
   if (skip(sql, "NOTIFY")) return notify(s, sql, out);
   if (sql == "SELECT 1/0") return fail(out, "22012");
+  if (skip(sql, "SET")) return true;
   if (sql == "BEGIN") return s.open_transaction = true;
   if (sql == "COMMIT" || sql == "ROLLBACK") {
     if (s.failed_transaction || sql == "ROLLBACK") rollback(s);
@@ -172,6 +217,7 @@ database::answer database::run(session& s, std::string_view sql) {
     fail_next.clear();
   }
   for (std::size_t k = 0; out.ok && k < statements.size(); ++k) statement(s, statements[k], out);
+  out.completed = out.ok ? statements.size() : 0;
   if (!out.ok) {
     rollback(s);
     s.failed_transaction = s.open_transaction;
@@ -207,8 +253,8 @@ void database::commit(const std::vector<std::pair<std::string, std::string>>& no
   std::vector<std::pair<std::string, std::string>> unique;
   for (const auto& n : notifies)
     if (std::find(unique.begin(), unique.end(), n) == unique.end()) unique.push_back(n);
-  for (const auto& [channel, payload] : unique) {
-    log_.push_back({log_.size(), channel, payload, pid});
+  for (const auto& [name, payload] : unique) {
+    log_.push_back({log_.size(), converted(name), payload, pid});
     if (on_commit) on_commit(log_.back());
   }
 }

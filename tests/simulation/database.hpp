@@ -20,7 +20,8 @@ namespace pgwake::simulation {
 // - A session is silent while it runs a command or has a transaction open. Then it gets everything that was
 // committed
 //   meanwhile on the channels it listens to *now*. One that starts to listen gets nothing from before.
-// - Identifiers over 63 bytes, in the server's encoding, are cut, with notice 42622.
+// - Identifiers over 63 bytes, in the server's encoding, are cut, with notice 42622. In the wide encoding two
+// characters are one (as U+00A6 and U+FFE4 are in EUC_JP), and come back as the second.
 class database {
  public:
   enum class encoding { utf8, wide, latin1, ascii };  // wide: 4 bytes for each character that is not ASCII
@@ -34,6 +35,7 @@ class database {
   struct answer {
     bool ok = true;
     bool truncated = false;
+    std::size_t completed = 0;
     std::string sqlstate;
     std::vector<std::optional<std::string>> row;
   };
@@ -71,7 +73,7 @@ class database {
   // Called at each notification, when it commits.
   std::function<void(const notification&)> on_commit;
 
-  // As the server would cut it.
+  // As the server has it: with the characters that it has, and cut.
   std::string cut(std::string_view name) const;
   encoding in() const { return encoding_; }
 
@@ -86,6 +88,8 @@ class database {
   bool listen(session& s, std::string_view rest, answer& out);
   bool notify(session& s, std::string_view rest, answer& out);
   std::optional<std::string> identifier(std::string_view& rest, answer& out) const;
+  std::string converted(std::string_view name) const;
+  void select_names(std::string_view list, answer& out) const;
   void select(session& s, std::string_view sql, answer& out) const;
   void finish(session& s);
   void rollback(session& s);

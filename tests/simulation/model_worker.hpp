@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/frame.hpp"
-#include "daemon/engine.hpp"
+#include "daemon/core/engine.hpp"
 
 namespace pgwake::simulation {
 
@@ -23,6 +23,7 @@ struct channel_state {
   std::deque<std::uint64_t> unanswered;  // subs whose answer was not received
   // What the hub has read of it.
   bool held = false;
+  bool told = false;  // acked, and held since
   std::uint64_t last_processed = 0;
   std::uint64_t fresh_from =
       0;  // frames queued when it subscribed anew: what waits from before does not coalesce
@@ -47,11 +48,13 @@ struct channel_state {
 
 struct model_worker {
   pgwaked::worker_id id = 0;
+  std::uint32_t uid = 33;
   bool v1 = false;
   bool open = true;
   bool stalled = false;
   bool lazy = false;         // sends little by little
   bool doomed = false;       // it sent what must end its connection
+  bool refused = false;      // and takes no `nack`: the hub must close it
   bool holds_frame = false;  // it sent part of a frame and never sends the rest
   std::string token;
 
@@ -67,6 +70,8 @@ struct model_worker {
   std::size_t out_sent = 0;   // of all time, delivered
   std::size_t out_total = 0;  // of all time, written
   std::deque<sent_frame> in_flight;
+  std::deque<sent_frame> waiting;  // delivered, and not taken by the hub
+  std::uint64_t taken = 0;
   std::uint64_t next_seq = 1;
 
   // From the hub.
@@ -76,7 +81,9 @@ struct model_worker {
   std::uint64_t queued = 0;   // frames ever queued for it, as far as looked at
   std::uint64_t written = 0;  // frames ever written whole
   std::uint64_t received = 0;
-  std::string cut_frame;  // what was written of a frame that is not written whole
+  std::optional<steady_time> over_since;  // its cap of payloads
+  steady_time took_at{};                  // bytes
+  std::string cut_frame;                  // what was written of a frame that is not written whole
   bool welcomed = false;
   bool said_bye = false;
   std::ptrdiff_t last_commit = -1;

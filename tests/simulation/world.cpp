@@ -17,9 +17,13 @@ engine::config world::configure(random_source& random) {
   c.upstream.listen.linger = random.pick({0ms, 100ms, 2000ms, 30'000ms});
   c.limits.outbox_max_bytes = random.pick({600UL, 3'000UL, 100'000UL});
   c.limits.outbox_max_frames = random.pick({6UL, 20UL, 1'000UL});
-  c.limits.outbox_total_max_bytes = random.pick({2'500UL, 8'000UL, 1'000'000UL});
-  c.limits.control_max_bytes = random.pick({400UL, 2'000UL, 100'000UL});
+  c.limits.hard_factor = random.pick({2UL, 4UL});
+  c.limits.outbox_total_max_bytes = random.pick({5'000UL, 16'000UL, 1'000'000UL});
+  c.limits.control_max_bytes = random.pick({800UL, 4'000UL, 100'000UL});
   c.limits.max_channels = random.pick({3UL, 6UL, 100UL, 100UL});
+  c.limits.channels_of_user = {random.pick({2UL, 5UL, 100UL, 100UL}), 100};
+  c.own_uid = 1;
+  c.front_door_grace = random.pick({15'000ms, 15'000ms, 2'000ms});
   return c;
 }
 
@@ -41,6 +45,8 @@ world::world(std::uint64_t seed, tally& counts, bool tracing)
       for (std::size_t i = 0; i < n; ++i) name += "日";
       pool_.push_back(name);
     }
+  if (database_.in() == database::encoding::wide)
+    pool_.insert(pool_.end(), {"q_\xC2\xA6", "q_\xEF\xBF\xA4"});  // one channel to the server
   if (database_.in() == database::encoding::latin1) pool_.insert(pool_.end(), {"q_日本", "q_é"});
   one_slot_ = random_.chance(20);
   reads_small_ = random_.chance(50);
@@ -54,8 +60,8 @@ world::world(std::uint64_t seed, tally& counts, bool tracing)
 // Each seed has its own mix: some kinds of operation not at all, others often.
 std::vector<operation> world::plan(std::uint64_t seed) {
   static constexpr std::size_t kinds = static_cast<std::size_t>(operation::kind::count);
-  static constexpr unsigned usual[kinds] = {14, 16, 6,  2, 4, 5, 4, 3, 16, 9, 4, 2, 3, 1, 1, 1, 4,
-                                            5,  20, 14, 7, 2, 5, 3, 2, 3,  2, 1, 3, 1, 1, 1, 1, 1};
+  static constexpr unsigned usual[kinds] = {14, 16, 6, 2,  4,  5, 4, 4, 3, 16, 9, 4, 2, 3, 1, 1, 1, 2, 1, 14,
+                                            2,  4,  5, 20, 14, 7, 2, 5, 3, 2,  3, 2, 1, 3, 1, 1, 1, 1, 1};
   random_source random(seed);
   unsigned weights[kinds];
   unsigned total = 0;
@@ -112,6 +118,7 @@ void world::perform(const operation& op) {
     default:
       upstream_operation(op);
       worker_operation(op);
+      driver_operation(op);
       break;
   }
   settle(random_.chance(20));
@@ -147,6 +154,7 @@ void world::settle(bool may_skip_timers) {
     if (steps_ % 16 == 0) check_coalescing(w);
     check_settled(w);
   }
+  for (auto& c : drivers_) check_settled(c);
 }
 
 // One round of everything that may happen now; false when nothing did.
@@ -159,9 +167,17 @@ bool world::turn(bool may_skip_timers) {
     did = true;
   }
   did = read_pass() || did;
+  if (engine_.busy()) {
+    take_turn();
+    did = true;
+  }
   for (auto it = workers_.begin(); it != workers_.end();) {
     auto& w = *it++;  // it may go
     did = exchange(w) || did;
+  }
+  for (auto it = drivers_.begin(); it != drivers_.end();) {
+    auto& c = *it++;
+    did = exchange(c) || did;
   }
   const auto due = engine_.deadline();
   if (!may_skip_timers && due && *due <= now_) {
@@ -172,6 +188,7 @@ bool world::turn(bool may_skip_timers) {
     did = true;  // settle() counts: a timer that never goes away is a hot loop
   }
   std::erase_if(workers_, [](const auto& w) { return !w.open && w.pipe.empty(); });
+  std::erase_if(drivers_, [](const auto& c) { return !c.open && c.pipe.empty(); });
   return did;
 }
 
@@ -184,12 +201,18 @@ void world::heal() {
   database_.fail_next.clear();
   std::erase_if(database_.bad_channels, [](const auto& bad) { return !bad.second.starts_with("42"); });
   for (auto& w : workers_) w.stalled = w.lazy = false;
+  for (auto& c : drivers_) c.stalled = false;
   healed_ = true;
+  const auto is_done = [this](const door_client& c) {
+    return is_settled(c) && std::none_of(c.channels.begin(), c.channels.end(),
+                                         [](const auto& p) { return p.second.covered && p.second.owes_gap; });
+  };
   const auto done = [this](const auto& w) { return w.doomed || w.holds_frame ? !w.open : is_settled(w); };
   for (int i = 0; i < 150; ++i) {
     advance(1s);
     if (engine_.the_upstream().healthy() && !link_.black_hole &&
-        std::all_of(workers_.begin(), workers_.end(), done))
+        std::all_of(workers_.begin(), workers_.end(), done) &&
+        std::all_of(drivers_.begin(), drivers_.end(), is_done))
       break;
   }
   overdue_ = true;
@@ -203,11 +226,16 @@ void world::heal() {
     if (!is_settled(w)) broken("worker " + text(w.id) + " does not settle");
     check_settled(w);
   }
+  for (auto& c : drivers_) {
+    if (!is_settled(c)) broken("driver " + text(c.id) + " does not settle");
+    check_settled(c);
+  }
   check_references();
 }
 
 void world::let_go() {
   note("-- let go");
+  while (!drivers_.empty()) driver_leaves(drivers_.front());
   while (!workers_.empty()) die(workers_.front());
   for (int i = 0; i < 40; ++i) advance(1s);
   const auto& plan = engine_.the_upstream().plan();

@@ -2,13 +2,15 @@
 
 #include <functional>
 #include <list>
+#include <optional>
 #include <queue>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "daemon/engine.hpp"
+#include "daemon/core/engine.hpp"
 #include "simulation/database.hpp"
+#include "simulation/door_client.hpp"
 #include "simulation/model_worker.hpp"
 #include "simulation/random.hpp"
 #include "simulation/tally.hpp"
@@ -27,6 +29,7 @@ struct operation {
     publish_fence,
     join_v1,
     join_v0,
+    join_door,
     die,
     sub,
     unsub,
@@ -36,6 +39,10 @@ struct operation {
     unknown_frame,
     malformed_frame,
     half_a_frame,
+    flood,
+    crowd,
+    driver_asks,
+    driver_trouble,
     stall,
     wake_up,
     breathe,
@@ -110,6 +117,8 @@ class world {
   void act();
   void connect();
   void connect_outcome(std::uint64_t generation);
+  void connect_fails(std::uint64_t generation, bool login);
+  void answers_badly(std::uint64_t generation);
   void send(std::string sql);
   void server_starts(std::uint64_t generation, const std::string& sql);
   void server_finishes(std::uint64_t generation, const std::string& sql);
@@ -127,6 +136,9 @@ class world {
   void committed(const database::notification& n);
   void send_fence();
   void join(bool v1);
+  void flood(model_worker& w, std::uint64_t frames);
+  void crowd();
+  void take_turn();
   void worker_operation(const operation& op);
   model_worker* some_worker();
   std::string some_channel(const model_worker& w);
@@ -143,8 +155,28 @@ class world {
   bool read(model_worker& w);
   model_worker* find(pgwaked::worker_id id);
 
+  // world_door.cpp: drivers at the front door, and their promises.
+  door_client* find_at_door(pgwaked::worker_id id);
+  void join_door();
+  void ask(door_client& c, const std::string& sql, std::set<std::string> after, bool commits);
+  void driver_asks(door_client& c);
+  void driver_operation(const operation& op);
+  void driver_leaves(door_client& c);
+  void driver_closed(door_client& c, const std::string& fields);
+  bool flush_driver(door_client& c);
+  bool exchange(door_client& c);
+  void driver_hears(door_client& c, char type, const std::string& body);
+  void driver_ready(door_client& c, char how);
+  void driver_notified(door_client& c, const std::string& body);
+  void driver_told(door_client& c, const std::string& payload);
+  void driver_session_lost();
+  bool is_settled(const door_client& c) const;
+  void check_settled(door_client& c);
+
   // world_check.cpp: the promises.
   void after_call();
+  void frames_taken();
+  void note_over(model_worker& w);
   void look_at(model_worker& w);
   std::vector<std::string> waiting(model_worker& w);
   void check_gap_places(model_worker& w);
@@ -158,6 +190,7 @@ class world {
   void ephemeral_received(model_worker& w, channel_state& s, const std::string& channel, const wake& message);
   void durable_received(model_worker& w, channel_state& s, const std::string& channel, const wake& message);
   void fence_received(model_worker& w, std::uint64_t id);
+  void excuse_fence(const database::notification& n);
   void check_bounds();
   void check_references();
   void check_coalescing(model_worker& w);
@@ -192,11 +225,13 @@ class world {
   std::map<std::string, std::size_t> since_;  // channel -> place from which the hub's last LISTEN of it hears
 
   worker_list workers_;
+  std::list<door_client> drivers_;
+  std::optional<steady_time> unhealthy_since_;
+  std::map<pgwaked::stats_desk::view, steady_time> next_stats_;
   std::uint64_t next_fence_ = 1;
   std::uint64_t steps_ = 0;
   std::set<std::string> overtaking_;  // channels of notifications read since the last look, not active
   std::uint64_t gaps_ = 0;            // the hub's count of them at the last look
-  bool was_healthy_ = false;          // before the call that is looked at
   bool healed_ = false;               // no new trouble
   bool overdue_ = false;              // and all the time that its end may take is over
 };

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "common/channel.hpp"
 #include "common/unicode.hpp"
 #include "simulation/world.hpp"
-#include "unit/describe.hpp"
+#include "unit/core/describe.hpp"
 
 namespace pgwake::simulation {
 
@@ -22,6 +23,11 @@ std::size_t world::listened_since(const std::string& channel) const {
 
 // After every call into the engine: what it has queued is looked at while the world still is as it was then.
 void world::after_call() {
+  frames_taken();
+  if (engine_.the_upstream().healthy())
+    unhealthy_since_.reset();
+  else if (!unhealthy_since_)
+    unhealthy_since_ = now_;
   auto touched = std::exchange(engine_.touched(), {});
   for (const auto id : touched)
     if (auto* w = find(id)) {
@@ -29,8 +35,30 @@ void world::after_call() {
       if (engine_.the_hub().counted().gaps != gaps_) check_gap_places(*w);
     }
   gaps_ = engine_.the_hub().counted().gaps;
-  was_healthy_ = engine_.the_upstream().healthy();
   overtaking_.clear();
+}
+
+// Frames that the hub has taken by now.
+void world::frames_taken() {
+  for (auto& w : workers_) {
+    const auto m = engine_.members().find(w.id);
+    if (!w.open || m == engine_.members().end()) continue;
+    for (; w.taken < m->second.taken; ++w.taken) {
+      if (w.waiting.empty()) broken("the hub takes a frame that was not sent");
+      const auto frame = w.waiting.front();
+      w.waiting.pop_front();
+      frame_processed(w, frame);
+    }
+    note_over(w);
+  }
+}
+
+void world::note_over(model_worker& w) {
+  const auto* box = w.open ? engine_.open_outbox(w.id) : nullptr;
+  const bool over = box != nullptr && (box->ephemeral_memory() > config_.limits.outbox_max_bytes ||
+                                       box->ephemeral_frames() > config_.limits.outbox_max_frames);
+  if (!over) w.over_since.reset();
+  if (over && !w.over_since) w.over_since = now_;
 }
 
 // Its waiting frames, from the first that is not written whole.
@@ -104,10 +132,11 @@ void world::ack_queued(model_worker& w, const ack& a) {
   s.pending.pop_front();
   s.answers.push_back(asked.seq);
   const bool last = s.held && s.wants && asked.seq > s.unsub_seq;
+  const bool told = std::exchange(s.told, s.told || (s.held && asked.seq == s.last_processed));
   // What the server has committed counts only once the hub has read so.
   const bool unread = link_.awaiting && link_.sql.starts_with("LISTEN") &&
                       link_.sql.find(quote_identifier(channel)) != std::string::npos;
-  const bool early = unread || (!w.v1 && !engine_.the_upstream().healthy());
+  const bool early = unread || (!w.v1 && !engine_.the_upstream().plan().active(channel));
   if (listens(channel) && (!early || engine_.the_upstream().plan().active(channel))) {
     if (last) s.covered = s.real = true;
     return;
@@ -115,9 +144,8 @@ void world::ack_queued(model_worker& w, const ack& a) {
   if (w.v1)
     broken("S1: worker " + text(w.id) + " is acked " + channel +
            " without a committed LISTEN in the live session");
-  if (was_healthy_ && engine_.the_upstream().healthy())
-    broken("S3: v0 worker " + text(w.id) + " is acked " + channel + " early though all is well");
-  if (now_ - asked.processed < 1'500ms && asked.seq == s.last_processed && s.pending.empty() &&
+  // (one that was acked what it still holds is told at once)
+  if (!told && now_ - asked.processed < 1'500ms && asked.seq == s.last_processed && s.pending.empty() &&
       s.unanswered.size() == 1)
     broken("S3: v0 worker " + text(w.id) + " is acked " + channel + " before its 1.5 s");
   tally_.saw(rare::early_v0_ack);
@@ -129,22 +157,32 @@ void world::nack_queued(model_worker& w, const nack& n) {
   const bool fault = n.q.is_string() ? name.empty() : true;
   const auto channel = fault ? name : channel_of(w, name);
   auto& s = w.channels[channel];
+  s.told = false;
+  w.refused = w.refused || !w.v1;
   const bool cut = database_.cut(channel) != channel;
-  const bool refusable = ever_bad_.contains(channel) || database_.in() == database::encoding::latin1;
+  const bool refusable = ever_bad_.contains(channel) || ever_bad_.contains(database_.cut(channel)) ||
+                         database_.in() == database::encoding::latin1;
   if (n.why == code::limit) {
     tally_.saw(rare::limit_nack);
-    if (engine_.the_hub().channel_count() + 8 < config_.limits.max_channels)
+    std::set<std::string> of_user;
+    for (const auto& other : workers_)
+      for (const auto& [held, x] : other.channels)
+        if (other.uid == w.uid && (x.held || !x.pending.empty())) of_user.insert(held);
+    if (engine_.the_hub().channel_count() + 8 < config_.limits.max_channels &&
+        of_user.size() + 8 < config_.limits.channels_of_user.ordinary)
       broken("K4: a sub is refused with `limit` though there is room");
   } else if (n.why == code::listen_failed) {
     tally_.saw(rare::channel_refused);
     if (!refusable || (!n.sqlstate.starts_with("42") && !n.sqlstate.starts_with("22")))
       broken("S5: " + channel + " is nacked for " + n.sqlstate + ", which is no fault of its own");
-  } else if (!fault && !(cut && n.sqlstate == "42622")) {
+  } else if (!fault && cut) {
+    if (n.sqlstate != "42622") tally_.saw(rare::name_that_is_another);
+  } else if (!fault) {
     broken("S4: " + channel + " is a good name and nacked with " + std::string(to_string(n.why)));
   }
   if (s.pending.empty()) {
     // One that was acked in an earlier session and cannot be LISTENed any more must hear of it.
-    if (!s.held || (n.why != code::listen_failed && n.sqlstate != "42622"))
+    if (!s.held || (n.why != code::listen_failed && !cut))
       broken("S8: a nack of " + channel + " that nobody asked for");
     tally_.saw(rare::refused_after_ack);
     s.held = false;
@@ -173,7 +211,7 @@ void world::frame_processed(model_worker& w, const model_worker::sent_frame& f) 
       tally_.saw(rare::wanted_while_unlistening);
   } else if (f.what == sent::unsub) {
     s.last_processed = f.seq;
-    s.held = false;
+    s.held = s.told = false;
   }
 }
 
@@ -276,6 +314,21 @@ void world::durable_received(model_worker& w, channel_state& s, const std::strin
   if (listens(channel) && engine_.the_upstream().plan().active(channel)) s.owes_gap = false;
 }
 
+// A fence whose worker's stream has a hole, or that has too many of them unread, must not come.
+void world::excuse_fence(const database::notification& n) {
+  const auto& plan = engine_.the_upstream().plan();
+  for (auto& w : workers_) {
+    if (!w.open || w.token.empty() || !n.payload.starts_with(w.token + ":")) continue;
+    auto* box = engine_.open_outbox(w.id);
+    const bool hole = std::any_of(w.channels.begin(), w.channels.end(),
+                                  [&](const auto& c) { return c.second.held && !plan.active(c.first); });
+    if (hole || box == nullptr || box->fences() >= config_.limits.max_unsent_fences) {
+      tally_.saw(rare::fence_dropped);
+      w.fences.erase(std::stoull(n.payload.substr(w.token.size() + 1)));
+    }
+  }
+}
+
 // A fence is one cut in the stream: what was committed before it is here.
 void world::fence_received(model_worker& w, std::uint64_t id) {
   const auto at = w.fences.find(id);
@@ -304,12 +357,27 @@ void world::check_bounds() {
     if (!w.open) continue;
     const auto* box = engine_.open_outbox(w.id);
     if (box == nullptr) broken("worker " + text(w.id) + " has no outbox");
-    sum += box->bytes();
-    if (box->ephemeral_bytes() > config_.limits.outbox_max_bytes ||
-        box->ephemeral_frames() > config_.limits.outbox_max_frames)
-      broken("D3: worker " + text(w.id) + " is over its cap and still there");
-    if (box->control_bytes() > config_.limits.control_max_bytes + 6'000)
-      broken("D7: worker " + text(w.id) + " has " + text(box->control_bytes()) + " bytes of unsent answers");
+    if (w.refused) broken("S3: v0 worker " + text(w.id) + " was nacked and is still served");
+    const auto& l = config_.limits;
+    sum += box->memory();
+    if (box->ephemeral_memory() > l.hard_factor * (l.outbox_max_bytes + 1) ||
+        box->ephemeral_frames() > l.hard_factor * (l.outbox_max_frames + 1))
+      broken("D3: worker " + text(w.id) + " is far over its cap and still there");
+    if (w.over_since && (now_ - *w.over_since > l.slow_at_most + 50ms ||
+                         now_ - std::max(*w.over_since, w.took_at) > 2 * l.slow_look + 50ms))
+      broken("D3: worker " + text(w.id) + " is over its cap for too long");
+    if (box->control_memory() > l.control_max_bytes + 6'000)
+      broken("D7: worker " + text(w.id) + " has unsent answers of " + text(box->control_memory()) + " bytes");
+  }
+  for (const auto& driver : drivers_) {
+    if (!driver.open) continue;
+    const auto* box = engine_.open_outbox(driver.id);
+    if (box == nullptr) broken("driver " + text(driver.id) + " has no outbox");
+    sum += box->memory();
+    const auto& l = config_.limits;
+    if (box->ephemeral_memory() > l.hard_factor * (l.outbox_max_bytes + 1) ||
+        box->ephemeral_frames() > l.hard_factor * (l.outbox_max_frames + 1))
+      broken("D3: driver " + text(driver.id) + " is far over its cap and still there");
   }
   if (sum != hub.outbox_bytes())
     broken("D8: the sum of the outboxes is " + text(sum) + ", the hub says " + text(hub.outbox_bytes()));
@@ -325,6 +393,15 @@ void world::check_references() {
     for (const auto& [name, s] : w.channels)
       if (s.held || !s.pending.empty()) ++expected[name];
   }
+  std::map<std::uint32_t, std::set<std::string_view>> of_users;
+  for (const auto& v : engine_.the_hub().workers()) {
+    of_users[engine_.members().at(v.id).who.uid].insert(v.channels.begin(), v.channels.end());
+    if (engine_.door().has(v.id))
+      for (const auto name : v.channels) ++expected[std::string(name)];
+  }
+  for (const auto& [uid, held] : of_users)
+    if (held.size() > config_.limits.channels_of_user.ordinary)
+      broken("K4: uid " + text(uid) + " holds " + text(held.size()) + " channels");
   const auto views = engine_.the_hub().channels();
   std::map<std::string, std::size_t> actual;
   for (const auto& v : views) actual[std::string(v.name)] = v.workers;
@@ -388,7 +465,9 @@ void world::check_health() {
 
 // Nothing is on its way to this worker.
 bool world::is_settled(const model_worker& w) const {
-  if (!w.open || w.doomed || w.holds_frame || w.stalled || !w.out.empty() || !w.pipe.empty()) return false;
+  if (!w.open || w.doomed || w.holds_frame || w.stalled || !w.out.empty() || !w.waiting.empty() ||
+      !w.pipe.empty())
+    return false;
   auto* box = engine_.open_outbox(w.id);
   if (box == nullptr || !box->empty() || !engine_.the_upstream().healthy() || !link_.arriving.empty() ||
       link_.awaiting || link_.black_hole || !link_.server || link_.busy)

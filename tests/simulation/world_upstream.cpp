@@ -21,12 +21,18 @@ void world::act() {
       } else if (auto* c = std::get_if<engine::close_session>(&a)) {
         close_session(c->reason);
       } else if (auto* w = std::get_if<engine::close_worker>(&a)) {
-        if (auto* model = find(w->worker)) closed_by_hub(*model, w->flush, w->event + " " + w->fields);
+        if (auto* model = find(w->worker))
+          closed_by_hub(*model, w->flush, w->event + " " + to_string(w->fields));
+        else if (auto* driver = find_at_door(w->worker))
+          driver_closed(*driver, w->event + " " + to_string(w->fields));
       } else if (auto* m = std::get_if<engine::make_stats>(&a)) {
-        engine_.answer_stats(m->worker, R"({"t":"stats"})", now_);
+        auto& next = next_stats_[m->eyes];
+        if (now_ < next) broken("two answers to `stats` for the same eyes in one interval");
+        next = now_ + 250ms;
+        engine_.answer_stats(R"({"t":"stats"})", now_);
         after_call();
       } else if (auto* n = std::get_if<engine::note>(&a)) {
-        note("log: ", n->event, " ", n->fields);
+        note("log: ", n->event, " ", to_string(n->fields));
         if (n->event.starts_with("LISTEN failed")) tally_.saw(rare::listen_retried);
         if (n->event == "self check not possible") tally_.saw(rare::notify_could_not_commit);
       }
@@ -35,24 +41,36 @@ void world::act() {
 }
 
 void world::connect() {
-  if (link_.client != view::none) broken("U8: a second connection");
+  if (link_.client == view::open) broken("U8: a second connection");
+  if (link_.client == view::connecting) tally_.saw(rare::attempt_abandoned);
   const auto generation = ++link_.generation;
   note("hub connects");
   link_.client = view::connecting;
+  // The shell answers for a thread that cannot be had, or that waits for a file or a host for ever.
+  if (!healed_ && random_.chance(4)) {
+    const bool no_thread = random_.chance(50);
+    tally_.saw(no_thread ? rare::no_thread : rare::file_that_does_not_come);
+    return schedule(no_thread ? 0ms : 5'000ms, [this, generation] { connect_fails(generation, false); });
+  }
   const bool hangs = random_.chance(5);
   if (hangs) tally_.saw(rare::half_open_connect);
   schedule(hangs ? 4'900ms : millis(random_.below(30)), [this, generation] { connect_outcome(generation); });
 }
 
+void world::connect_fails(std::uint64_t generation, bool login) {
+  if (generation != link_.generation || link_.client != view::connecting) return;
+  note("connect fails");
+  link_.client = view::none;
+  engine_.connect_failed({"no", login}, now_);
+  after_call();
+  act();
+}
+
 void world::connect_outcome(std::uint64_t generation) {
   if (generation != link_.generation || link_.client != view::connecting) return;
   if (!server_up_ || refuse_login_ || (one_slot_ && ghosts_ > 0)) {
-    note("connect fails");
-    link_.client = view::none;
     if (server_up_) tally_.saw(refuse_login_ ? rare::login_refused : rare::ghost_holds_slot);
-    engine_.connect_failed({"no", server_up_ && refuse_login_}, now_);
-    after_call();
-    return act();
+    return connect_fails(generation, server_up_ && refuse_login_);
   }
   link_.client = view::open;
   link_.awaiting = link_.busy = link_.black_hole = false;
@@ -101,6 +119,7 @@ void world::server_finishes(std::uint64_t generation, const std::string& sql) {
     database_.fail_next = "55P03";
   if (sql.starts_with("UNLISTEN") && !healed_ && random_.chance(10)) database_.fail_next = "57014";
   const auto before = session.listening;
+  if (!healed_ && random_.chance(1) && random_.chance(40)) return answers_badly(generation);
   auto answer = database_.run(session, sql);
   const auto statements = std::count(sql.begin(), sql.end(), ';') + 1;
   note("server: ", answer.ok ? "done" : "ERROR " + answer.sqlstate, answer.truncated ? ", name cut" : "");
@@ -117,6 +136,22 @@ void world::server_finishes(std::uint64_t generation, const std::string& sql) {
   p.what = packet::kind::result;
   p.answer = std::move(answer);
   arrive(std::move(p), millis(random_.below(slow_ ? 400 : 3)));
+}
+
+// A server or middlebox that lies: ready, and nothing was carried out; or an answer that was not asked for,
+// after which the shell has no session any more.
+void world::answers_badly(std::uint64_t generation) {
+  packet p;
+  if (random_.chance(50)) {
+    note("server: ready, without a word");
+    tally_.saw(rare::empty_answer);
+    link_.busy = false;
+    p.what = packet::kind::result;
+    return arrive(std::move(p), 1ms);
+  }
+  note("server: an answer that was not asked for");
+  tally_.saw(rare::unasked_answer);
+  if (generation == link_.generation) end_server_session();
 }
 
 // What an idle session is sent.
@@ -179,6 +214,7 @@ void world::lost(const char* how) {
       s.gap_came = false;
       s.lost_at = database_.commits();
     }
+  driver_session_lost();
 }
 
 // One read pass of the shell: ready results first, then notifications; a query that comes of it is sent after
@@ -202,7 +238,7 @@ bool world::read_pass() {
   for (auto& p : results) {
     query_result r;
     r.ok = p.answer.ok;
-    r.truncated = p.answer.truncated;
+    r.completed = p.answer.completed;
     r.sqlstate = p.answer.sqlstate;
     r.message = "model says " + p.answer.sqlstate;
     r.row = std::move(p.answer.row);
@@ -221,6 +257,7 @@ bool world::read_pass() {
         !engine_.the_upstream().plan().active(n.channel))
       tally_.saw(rare::wake_overtook_listen);
     if (!engine_.the_upstream().plan().active(n.channel)) overtaking_.insert(n.channel);
+    if (n.channel == fence_channel) excuse_fence(n);
     engine_.notification(n.channel, n.payload, n.pid, now_);
     if (random_.chance(50)) after_call();  // the hub may not be looked at in between
     act();

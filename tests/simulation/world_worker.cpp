@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "simulation/world.hpp"
 
@@ -72,6 +73,9 @@ void world::publish(std::size_t notifications, bool durable, std::size_t filler)
 
 void world::committed(const database::notification& n) {
   note("commit ", text(n.commit), " ", n.channel, n.payload.empty() ? "" : " =" + n.payload.substr(0, 12));
+  for (auto& c : drivers_)
+    if (const auto at = c.channels.find(n.channel); at != c.channels.end() && at->second.covered)
+      (n.payload.empty() ? at->second.dirty : at->second.due).push_back(n.commit);
   for (auto& w : workers_) {
     const auto at = w.channels.find(n.channel);
     if (at == w.channels.end() || !at->second.covered || !at->second.wants) continue;
@@ -95,10 +99,11 @@ void world::send_fence() {
 void world::join(bool v1) {
   if (workers_.size() >= 6) return;
   model_worker w;
+  w.uid = random_.chance(70) ? 33 : 34;
   w.v1 = v1;
   w.capacity = random_.pick({40UL, 300UL, 4'000UL});
   w.token = "T" + std::to_string(workers_.size()) + std::to_string(random_.word());
-  w.id = engine_.joined({1, 33, 33}, w.token, now_);
+  w.id = engine_.joined({1, w.uid, 33}, w.token, now_);
   note("worker ", text(w.id), v1 ? " joins, v1" : " joins, v0");
   workers_.push_back(std::move(w));
   auto& joined = workers_.back();
@@ -110,6 +115,48 @@ void world::join(bool v1) {
     tally_.saw(rare::wrong_database);
     joined.doomed = true;
   }
+}
+
+// Many frames in one write, from one that cares for nobody.
+void world::flood(model_worker& w, std::uint64_t frames) {
+  note("worker ", text(w.id), " floods");
+  tally_.saw(rare::flooded);
+  const auto channel = some_channel(w);
+  for (; frames > 0; --frames) {
+    switch (random_.below(4)) {
+      case 0:
+        send_sub(w, channel);
+        break;
+      case 1:
+        send_unsub(w, channel);
+        break;
+      case 2:
+        put(w, R"({"t":"stats"})", sent::other);
+        break;
+      default:
+        if (w.v1) w.pings.push_back(w.next_seq);
+        put(w, R"({"t":"ping","id":)" + std::to_string(w.next_seq) + "}", sent::ping);
+    }
+  }
+}
+
+// Many connections of one user, each with a little to say.
+void world::crowd() {
+  std::size_t there = 0;
+  for (const auto& w : workers_) there += w.uid == 35 ? 1 : 0;
+  for (; there < 12; ++there) {
+    model_worker w;
+    w.v1 = true;
+    w.uid = 35;
+    w.capacity = 300;
+    w.token = "C" + std::to_string(random_.word());
+    w.id = engine_.joined({1, w.uid, 33}, w.token, now_);
+    note("worker ", text(w.id), " joins a crowd");
+    workers_.push_back(std::move(w));
+    put(workers_.back(), R"({"t":"hello","v":1})", sent::hello);
+  }
+  for (auto& w : workers_)
+    if (w.uid == 35 && w.open && !w.doomed && !w.holds_frame) flood(w, random_.between(1, 20));
 }
 
 void world::put(model_worker& w, const std::string& json, sent what, const std::string& channel) {
@@ -171,17 +218,32 @@ void world::closed_by_hub(model_worker& w, bool flushed, const std::string& fiel
     const auto number = [&fields](const char* name) {
       return std::stoul(fields.substr(fields.find(name) + std::string(name).size()));
     };
-    if (number("outbox_bytes=") <= config_.limits.outbox_max_bytes &&
-        number("outbox_frames=") <= config_.limits.outbox_max_frames)
+    const auto& l = config_.limits;
+    if (number("outbox_bytes=") <= l.outbox_max_bytes && number("outbox_frames=") <= l.outbox_max_frames)
       broken("D3: worker " + text(w.id) + " was evicted below its caps: " + fields);
+    const bool hard = number("outbox_bytes=") > l.hard_factor * l.outbox_max_bytes ||
+                      number("outbox_frames=") > l.hard_factor * l.outbox_max_frames;
+    if (!hard) tally_.saw(rare::evicted_in_time);
+    if (!hard && w.over_since && now_ - *w.over_since < l.slow_at_most && w.took_at > *w.over_since &&
+        now_ - w.took_at < l.slow_look)
+      broken("D3: worker " + text(w.id) + " was evicted though it takes bytes: " + fields);
   } else if (fullest) {
     tally_.saw(rare::evicted_fullest);
     const auto bytes = std::stoul(fields.substr(fields.find("outbox_bytes=") + 13));
-    for (auto& other : workers_)
-      if (auto* box = other.open && other.id != w.id ? engine_.open_outbox(other.id) : nullptr;
-          box != nullptr && box->bytes() > bytes + 500)
+    for (auto& other : workers_) {
+      // Of its user's. Answers and gaps of the same call may not have been there yet when it was judged.
+      auto* box =
+          other.open && other.id != w.id && other.uid == w.uid ? engine_.open_outbox(other.id) : nullptr;
+      if (box != nullptr && box->ephemeral_memory() > bytes + 800)
         broken("D8: worker " + text(w.id) + " was evicted for the sum, but worker " + text(other.id) +
-               " is fuller");
+               " of the same user is fuller");
+    }
+  } else if (w.refused) {
+    tally_.saw(rare::v0_turned_away);
+  } else if (!w.v1 && fields.find("cannot log in") != std::string::npos) {
+    tally_.saw(rare::v0_unserved);
+    if (!refuse_login_ && !pooler_ && engine_.the_upstream().healthy())
+      broken("S3: v0 worker " + text(w.id) + " is closed though logins work");
   } else if (!w.doomed && !w.holds_frame && fields.find("operator") == std::string::npos &&
              fields.find("shutdown") == std::string::npos) {
     broken("worker " + text(w.id) + " was closed though it did nothing wrong: " + fields);
@@ -214,15 +276,40 @@ bool world::deliver(model_worker& w) {
   w.out.erase(0, n);
   w.out_sent += n;
   while (!w.in_flight.empty() && w.in_flight.front().end <= w.out_sent) {
-    const auto frame = w.in_flight.front();
+    w.waiting.push_back(w.in_flight.front());
     w.in_flight.pop_front();
-    frame_processed(w, frame);
   }
   const auto id = w.id;
   engine_.bytes(id, chunk, now_);
   after_call();
   act();
   return true;
+}
+
+// One of the hub's turns: each user with frames that wait has some of them taken.
+void world::take_turn() {
+  std::map<std::uint32_t, std::uint64_t> before;
+  const auto frames_of = [this](std::uint32_t uid) {
+    std::uint64_t sum = 0;
+    for (const auto& [id, m] : engine_.members())
+      if (m.who.uid == uid) sum += m.taken;
+    return sum;
+  };
+  for (const auto& [id, m] : engine_.members())
+    if (m.waits) before[m.who.uid] = frames_of(m.who.uid);
+  const auto members = engine_.members().size();
+  engine_.turn(now_);
+  engine_.readable().clear();
+  if (before.size() > 1) tally_.saw(rare::turns_taken);
+  if (members == engine_.members().size())
+    for (const auto& [uid, sum] : before) {
+      const bool waits =
+          std::any_of(engine_.members().begin(), engine_.members().end(),
+                      [u = uid](const auto& m) { return m.second.who.uid == u && m.second.waits; });
+      if (waits && frames_of(uid) == sum) broken("a user's workers wait, and another's frames were taken");
+    }
+  after_call();
+  act();
 }
 
 // What the hub's socket takes, which may end anywhere.
@@ -242,6 +329,8 @@ bool world::flush(model_worker& w) {
     if (n == room) break;
   }
   engine_.written(w.id, n);
+  if (n > 0) w.took_at = now_;
+  note_over(w);
   frame_reader cut(max_frame_from_hub);
   w.cut_frame += w.pipe.substr(w.pipe.size() - n);
   cut.append(w.cut_frame);
@@ -331,6 +420,10 @@ void world::worker_operation(const operation& op) {
       put(*w, R"({"t":"sub","q":"q_a"})", sent::fault);
       w->holds_frame = true;
       return;
+    case kind::flood:
+      return flood(*w, random_.between(20, 400));
+    case kind::crowd:
+      return crowd();
     case kind::stall:
       note("worker ", text(w->id), " stalls");
       w->stalled = true;

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 
@@ -21,6 +23,7 @@ full_page_writes = off
 synchronous_commit = off
 autovacuum = off
 shared_buffers = 32MB
+password_encryption = 'scram-sha-256'
 max_connections = 100
 listen_addresses = '127.0.0.1'
 wal_level = replica
@@ -29,6 +32,10 @@ hot_standby = on
 wal_receiver_status_interval = 1s
 log_line_prefix = '%m [%p] %a '
 )";
+
+// Which PostgreSQL: the folder of initdb and postgres, of another version than the host's.
+const char* chosen_programs() { return std::getenv("PGWAKE_TEST_POSTGRES"); }
+std::string programs() { return chosen_programs() != nullptr ? chosen_programs() : PGWAKE_TEST_PG_BINDIR; }
 
 // An exclusive lock for a scope; other test binaries wait.
 class file_lock {
@@ -55,10 +62,32 @@ cluster::cluster(cluster_options options) : port_(random_port()) {
 
 cluster::cluster(from_base_backup source, cluster_options options) : port_(random_port()) {
   give_to_server(home_.path());
-  run_ok(command("pg_basebackup", {"-d", source.primary.unix_conninfo("", "postgres"), "-D", data_directory(),
-                                   "-R", "-X", "stream", "-c", "fast", "--no-sync"}));
+  if (!std::filesystem::exists(programs() + "/pg_basebackup"))
+    copy_while_it_runs(source.primary);
+  else
+    run_ok(command("pg_basebackup", {"-d", source.primary.unix_conninfo("", "postgres"), "-D",
+                                     data_directory(), "-R", "-X", "stream", "-c", "fast", "--no-sync"}));
   configure(options);
   start();
+}
+
+// What pg_basebackup does, for servers that come without it.
+void cluster::copy_while_it_runs(const cluster& primary) {
+  auto session = primary.connect();
+  const bool old = std::stoi(session.value("SHOW server_version_num")) < 150000;
+  session.exec(old ? "SELECT pg_start_backup('copy', true, false)" : "SELECT pg_backup_start('copy', true)");
+  run({.argv = {"cp", "-a", primary.data_directory(), data_directory()}});  // files may go meanwhile
+  const auto label = session.value(old ? "SELECT labelfile FROM pg_stop_backup(false, false)"
+                                       : "SELECT labelfile FROM pg_backup_stop(false)");
+  std::filesystem::remove(data_directory() + "/postmaster.pid");
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_file(data_directory() + name, text, 0600);
+    give_to_server(data_directory() + name);
+  };
+  write("/backup_label", label);
+  write("/standby.signal", "");
+  write("/postgresql.auto.conf", "primary_conninfo = 'host=" + primary.directory() +
+                                     " port=" + std::to_string(primary.port()) + " user=postgres'\n");
 }
 
 cluster::~cluster() {
@@ -71,20 +100,22 @@ cluster& cluster::shared() {
 }
 
 process_options cluster::command(const std::string& tool, std::vector<std::string> arguments) const {
-  arguments.insert(arguments.begin(), std::string(PGWAKE_TEST_PG_BINDIR) + "/" + tool);
-  return {.argv = std::move(arguments),
-          .unset = {"PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE", "PGOPTIONS"},
-          .account = server_account(),
-          .directory = home_.path()};
+  arguments.insert(arguments.begin(), programs() + "/" + tool);
+  return {.argv = std::move(arguments), .account = server_account(), .directory = home_.path()};
 }
 
 void cluster::fill_data_directory(bool fresh) {
   const auto initdb = [&] {
     run_ok(command("initdb", {"-D", data_directory(), "-U", "postgres", "--auth=trust", "--encoding=UTF8",
-                              "--locale=C", "--no-sync", "--no-instructions"}));
+                              "--locale=C", "--no-sync"}));
   };
   if (fresh) return initdb();
-  const std::string cache = std::string(PGWAKE_TEST_CACHE_DIR) + "/pg-template";
+  std::string cache = std::string(PGWAKE_TEST_CACHE_DIR) + "/pg-template";
+  if (chosen_programs() != nullptr) {
+    std::string which = chosen_programs();
+    std::replace(which.begin(), which.end(), '/', '-');
+    cache += which;
+  }
   const file_lock lock(cache + ".lock");
   if (!std::filesystem::exists(cache)) {
     initdb();

@@ -25,7 +25,8 @@ struct cluster_options {
 enum class stop_mode { fast, immediate };
 
 /// A real PostgreSQL of its own: data directory, port on 127.0.0.1 and Unix socket are private and vanish
-/// with it (or with this process). UTF8, locale C, everyone trusted, superuser `postgres`, durability off.
+/// with it (or with this process). $PGWAKE_TEST_POSTGRES names the folder of its programs, where another
+/// version than the host's is meant. UTF8, locale C, everyone trusted, superuser `postgres`, durability off.
 /// Methods may be called from any thread, except start, stop and restart: those from the thread that made it.
 class cluster {
  public:
@@ -93,6 +94,7 @@ class cluster {
     const cluster& primary;
   };
   cluster(from_base_backup source, cluster_options options);
+  void copy_while_it_runs(const cluster& primary);
   void configure(const cluster_options& options);
   process_options command(const std::string& tool, std::vector<std::string> arguments) const;
   void fill_data_directory(bool fresh);

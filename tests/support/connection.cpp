@@ -3,13 +3,31 @@
 #include <libpq-fe.h>
 #include <poll.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "support/eventually.hpp"
 
+extern char** environ;
+
 namespace pgwake::test {
 namespace {
+
+// PGSERVICE, PGHOSTADDR, PGWAKE_SOCKET and their like steer libpq and the library, here and in every child.
+// What is set up here comes from the tests alone.
+const bool environment_cleared = [] {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name = std::string_view(*entry).substr(0, std::string_view(*entry).find('='));
+    if (name.starts_with("PG") && name != "PGWAKED" && !name.starts_with("PGWAKE_TEST_"))
+      names.emplace_back(name);
+  }
+  for (const auto& name : names) unsetenv(name.c_str());
+  return true;
+}();
 
 struct clear_result {
   void operator()(PGresult* result) const { PQclear(result); }

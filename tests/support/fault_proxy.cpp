@@ -130,22 +130,36 @@ void fault_proxy::reset_all() {
 void fault_proxy::fail_query(std::string text, std::string sqlstate, int times) {
   change([&] {
     faults_.rules.push_back(
-        {std::move(text), query_rule::action::fail, std::move(sqlstate), milliseconds(0), times});
+        {std::move(text), query_rule::action::fail, std::move(sqlstate), milliseconds(0), times, {}});
   });
 }
 void fault_proxy::swallow_query(std::string text, int times) {
   change([&] {
-    faults_.rules.push_back({std::move(text), query_rule::action::swallow, {}, milliseconds(0), times});
+    faults_.rules.push_back({std::move(text), query_rule::action::swallow, {}, milliseconds(0), times, {}});
+  });
+}
+void fault_proxy::answer_query(std::string text, std::string bytes, int times) {
+  change([&] {
+    faults_.rules.push_back(
+        {std::move(text), query_rule::action::answer, {}, milliseconds(0), times, std::move(bytes)});
+  });
+}
+void fault_proxy::answer_logins(std::string bytes) {
+  change([&] { faults_.login_answer = std::move(bytes); });
+}
+void fault_proxy::say(const std::string& bytes) {
+  change([&] {
+    for (auto& link : links_) link.say(bytes);
   });
 }
 void fault_proxy::hold_query(std::string text, milliseconds duration, int times) {
   change([&] {
-    faults_.rules.push_back({std::move(text), query_rule::action::hold_query, {}, duration, times});
+    faults_.rules.push_back({std::move(text), query_rule::action::hold_query, {}, duration, times, {}});
   });
 }
 void fault_proxy::hold_answer(std::string text, milliseconds duration, int times) {
   change([&] {
-    faults_.rules.push_back({std::move(text), query_rule::action::hold_answer, {}, duration, times});
+    faults_.rules.push_back({std::move(text), query_rule::action::hold_answer, {}, duration, times, {}});
   });
 }
 void fault_proxy::clear_rules() {

@@ -62,6 +62,12 @@ class fault_proxy {
   void fail_query(std::string text, std::string sqlstate, int times = -1);
   /// It is answered as if it had been carried out, and never reaches the server.
   void swallow_query(std::string text, int times = 1);
+  /// It is answered with these bytes of the protocol, and never reaches the server.
+  void answer_query(std::string text, std::string bytes, int times = 1);
+  /// Startup packets are answered with these bytes instead, and the connection is closed; empty: no more.
+  void answer_logins(std::string bytes);
+  /// The client hears this from the server, on every link.
+  void say(const std::string& bytes);
   /// It reaches the server only after `duration` (and so does all that the client sends behind it).
   void hold_query(std::string text, milliseconds duration, int times = 1);
   /// It is passed on, but nothing from the server is for `duration`.

@@ -1,16 +1,24 @@
 #include "support/hub_daemon.hpp"
 
 #include <cstdlib>
+#include <iostream>
 #include <stdexcept>
 #include <string_view>
+
+#include "support/programs.hpp"
 
 extern char** environ;
 
 namespace pgwake::test {
+namespace {
+
+constexpr std::size_t log_shown = 4000;
+
+}  // namespace
 
 std::string pgwaked_path() {
   const char* path = std::getenv("PGWAKED");
-  return path != nullptr ? path : PGWAKE_TEST_PGWAKED;
+  return for_every_user(path != nullptr ? path : PGWAKE_TEST_PGWAKED);
 }
 
 process_options pgwaked_command(std::vector<std::string> arguments) {
@@ -27,6 +35,17 @@ process_options pgwaked_command(std::vector<std::string> arguments) {
 hub_daemon::hub_daemon(hub_options options) : options_(std::move(options)) {
   if (options_.socket.empty()) options_.socket = home_ / "hub.sock";
   start();
+}
+
+hub_daemon::~hub_daemon() {
+  if (std::uncaught_exceptions() == exceptions_) return;
+  try {
+    const auto all = log();
+    const auto from = all.size() > log_shown ? all.find('\n', all.size() - log_shown) + 1 : 0;
+    std::cerr << "The hub's log ends with:\n" << all.substr(from) << '\n';
+  } catch (const std::exception& e) {
+    std::cerr << "The hub's log cannot be read: " << e.what() << '\n';
+  }
 }
 
 void hub_daemon::start() {
@@ -70,6 +89,11 @@ bool hub_daemon::await_health(bool healthy, milliseconds patience) {
 std::optional<int> hub_daemon::stop(milliseconds patience) {
   process_->signal(SIGTERM);
   return process_->wait(patience);
+}
+
+std::string hub_daemon::log() const {
+  process_->wait_for_sleep("log", 2s);
+  return process_->err();
 }
 
 void hub_daemon::kill() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,7 +13,7 @@
 
 namespace pgwake::test {
 
-/// The program under test: $PGWAKED, else the one this build made.
+/// The program under test, where every user may run it: $PGWAKED, else the one this build made.
 std::string pgwaked_path();
 /// `pgwaked ARGUMENTS...`, with no settings from this process's environment.
 process_options pgwaked_command(std::vector<std::string> arguments);
@@ -32,15 +33,20 @@ struct hub_options {
   std::vector<std::pair<int, int>> descriptors{};  ///< as in process_options
 };
 
-/// `pgwaked run`, stopped at destruction.
+/// `pgwaked run`, stopped at destruction. Where an exception ends the test case, the end of its log goes to
+/// standard error.
 class hub_daemon {
  public:
   explicit hub_daemon(hub_options options);
+  ~hub_daemon();
+  hub_daemon(const hub_daemon&) = delete;
+  hub_daemon& operator=(const hub_daemon&) = delete;
 
   const std::string& socket() const { return options_.socket; }
   process& child() { return *process_; }
   bool running() { return process_->running(); }
-  std::string log() const { return process_->err(); }
+  /// With all that it has said until now: its log is written by a thread.
+  std::string log() const;
   raw_worker connect() const { return raw_worker(options_.socket); }
   /// Connected, welcomed, v1.
   raw_worker connect_v1(std::string_view name = {}) const;
@@ -58,6 +64,7 @@ class hub_daemon {
  private:
   temp_dir home_;
   hub_options options_;
+  int exceptions_ = std::uncaught_exceptions();
   std::optional<process> process_;
 };
 

@@ -13,11 +13,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <stdexcept>
 
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/programs.hpp"
 
 extern char** environ;
 
@@ -56,7 +59,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 struct launch {
   process_options& options;
   std::vector<std::string> env_texts = environment_of(options);
-  std::vector<char*> argv = pointers_to(options.argv);
+  std::vector<char*> argv{};
   std::vector<char*> env = pointers_to(env_texts);
   uid_t uid = 0;
   gid_t gid = 0;
@@ -69,7 +72,9 @@ struct launch {
       if (entry == nullptr) throw std::runtime_error("there is no user " + options.account);
       uid = entry->pw_uid;
       gid = entry->pw_gid;
+      if (options.argv[0].find('/') != std::string::npos) options.argv[0] = for_every_user(options.argv[0]);
     }
+    argv = pointers_to(options.argv);
     input = options.input.empty() ? open("/dev/null", O_RDONLY | O_CLOEXEC) : anonymous_file("stdin");
     if (!options.input.empty()) {
       if (write(input, options.input.data(), options.input.size()) < 0) throw_errno("write stdin");
@@ -215,6 +220,25 @@ long process::status_field(std::string_view name) const {
 
 long process::rss_kib() const { return status_field("VmRSS"); }
 int process::thread_count() const { return static_cast<int>(status_field("Threads")); }
+
+void process::wait_for_sleep(std::string_view thread, milliseconds patience) const {
+  const auto tasks = "/proc/" + std::to_string(pid_) + "/task";
+  // `TID (NAME) STATE ...`: S sleeps.
+  const auto works = [&](const std::filesystem::path& task) {
+    std::ifstream file(task / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    const auto name = "(" + std::string(thread) + ") ";
+    const auto at = stat.find(name);
+    return at != std::string::npos && stat.compare(at + name.size(), 1, "S") != 0;
+  };
+  eventually(patience, [&] {
+    std::error_code gone;
+    for (std::filesystem::directory_iterator at(tasks, gone), end; !gone && at != end; at.increment(gone))
+      if (works(at->path())) return false;
+    return true;
+  });
+}
 
 int process::descriptor_count() const {
   DIR* directory = opendir(("/proc/" + std::to_string(pid_) + "/fd").c_str());

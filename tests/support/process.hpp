@@ -53,6 +53,8 @@ class process {
   long rss_kib() const;                        ///< resident memory now
   int descriptor_count() const;
   int thread_count() const;
+  /// Until its thread of this name has nothing to do, or there is none.
+  void wait_for_sleep(std::string_view thread, std::chrono::milliseconds patience) const;
 
  private:
   static std::string read_all(int fd);

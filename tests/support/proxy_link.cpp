@@ -183,6 +183,11 @@ void proxy_link::from_client(proxy_faults& faults) {
       stage_ = code == ssl_request || code == gssenc_request ? stage::startup_answer
                : code == cancel_request                      ? stage::opaque
                                                              : stage::typed;
+      if (stage_ == stage::typed && !faults.login_answer.empty()) {
+        push(to_client_, faults.login_answer, due);
+        to_client_.ended = to_server_.ended = true;
+        forward = false;
+      }
     } else if (message[0] == 'Q') {
       const std::string query = message.substr(5, length - 6);
       faults.queries.push_back(query.substr(0, 1024 * 1024));
@@ -202,6 +207,9 @@ bool proxy_link::apply_rules(const std::string& query, proxy_faults& faults, clo
         return false;
       case query_rule::action::swallow:
         push(to_client_, pretended_answer(query), due);
+        return false;
+      case query_rule::action::answer:
+        push(to_client_, rule.bytes, due);
         return false;
       case query_rule::action::hold_query:
         due += rule.duration;

@@ -12,20 +12,22 @@ namespace pgwake::test {
 
 /// What happens to a simple query that contains `text`.
 struct query_rule {
-  enum class action { fail, swallow, hold_query, hold_answer };
+  enum class action { fail, swallow, hold_query, hold_answer, answer };
   std::string text;
   action what;
   std::string sqlstate{};
   milliseconds duration{0};
-  int times = -1;  ///< then the rule is spent; negative: for ever
+  int times = -1;       ///< then the rule is spent; negative: for ever
+  std::string bytes{};  ///< of `answer`
 };
 
 /// What the proxy does at present; shared by all its links.
 struct proxy_faults {
   bool to_server_lost = false;  ///< black hole: nothing is read or forwarded, no FIN either
   bool to_client_lost = false;
-  milliseconds delay{0};  ///< each direction
-  bool deaf = false;      ///< notifications are taken out of what the server sends
+  milliseconds delay{0};       ///< each direction
+  bool deaf = false;           ///< notifications are taken out of what the server sends
+  std::string login_answer{};  ///< instead of the server's, to a startup packet; then the link is closed
   std::vector<query_rule> rules;
   std::vector<std::string> queries;  ///< every simple query seen, cut to 1 MiB
 };
@@ -56,6 +58,8 @@ class proxy_link {
   /// RST instead of FIN, both sides.
   void reset();
   std::size_t bytes_to_client() const { return sent_to_client_; }
+  /// As if the server had said it.
+  void say(const std::string& bytes) { push(to_client_, bytes, clock::now()); }
 
  private:
   struct chunk {

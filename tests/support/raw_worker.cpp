@@ -34,7 +34,7 @@ void raw_worker::close() {
 void raw_worker::shut_writing() { ::shutdown(fd_, SHUT_WR); }
 
 void raw_worker::send_raw(std::string_view bytes) {
-  const auto deadline = clock::now() + 10s;
+  const auto deadline = deadline_in(10s);
   while (!bytes.empty()) {
     const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
@@ -81,7 +81,7 @@ std::optional<frame> raw_worker::next(milliseconds patience) {
 }
 
 frame raw_worker::expect(std::string_view t, milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   for (;;) {
     auto found = next(std::chrono::duration_cast<milliseconds>(deadline - clock::now()));
     if (!found)
@@ -115,7 +115,7 @@ void raw_worker::subscribe(std::string_view q, milliseconds patience) {
 }
 
 void raw_worker::await_health(bool healthy, milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   while (auto found = next(std::chrono::duration_cast<milliseconds>(deadline - clock::now())))
     if (found->t() == "status" && found->healthy() == healthy) return;
   throw std::runtime_error(healthy ? "the hub does not become healthy" : "the hub does not become unhealthy");
@@ -131,7 +131,7 @@ std::vector<frame> raw_worker::drain(milliseconds duration) {
 }
 
 std::vector<frame> raw_worker::until_pong(milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   const auto id = ++last_ping_;
   ping(id);
   std::vector<frame> frames;
@@ -143,7 +143,7 @@ std::vector<frame> raw_worker::until_pong(milliseconds patience) {
 }
 
 bool raw_worker::closed(milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   while (!ended_ && receive(deadline))
     while (in_.next()) {
     }

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
+#include <set>
 #include <string>
 
 #include "support/cluster.hpp"
@@ -13,6 +15,10 @@
 #include "support/frame_socket.hpp"
 #include "support/pgbouncer.hpp"
 #include "support/process.hpp"
+#include "support/programs.hpp"
+#include "support/skip.hpp"
+
+extern char** environ;
 
 using namespace pgwake::test;
 
@@ -45,6 +51,48 @@ TEST_CASE("support: a temporary directory is short and vanishes") {
     CHECK(read_file(directory / "x") == "content");
   }
   CHECK_FALSE(exists(path));
+}
+
+TEST_CASE("support: a program in a folder that is closed to others is run by another user") {
+  if (geteuid() != 0) SKIP_CASE(needs_root);
+  const temp_dir closed;
+  chmod(closed.path().c_str(), 0700);
+  const auto program = closed / "echo";
+  run_ok({.argv = {"cp", "/bin/echo", program}});
+  chmod(program.c_str(), 0700);
+  CHECK(run_ok({.argv = {program, "here"}, .account = "nobody"}) == "here\n");
+  CHECK(for_every_user(program) == for_every_user(program));
+  CHECK(for_every_user("/bin/echo") == "/bin/echo");
+}
+
+TEST_CASE("support: variables of libpq and pgwake reach no test, but those meant for tests") {
+  const auto left = run_ok({.argv = {"/proc/self/exe", "[.environment]"},
+                            .env = {{"PGSERVICE", "x"},
+                                    {"PGHOSTADDR", "::1"},
+                                    {"PGREQUIREPEER", "x"},
+                                    {"PGTARGETSESSIONATTRS", "standby"},
+                                    {"PGWAKE_SOCKET", "/x"},
+                                    {"PGWAKED", "/kept"},
+                                    {"PGWAKE_TEST_KEPT", "1"}}});
+  CHECK(left.find("PGSERVICE") == std::string::npos);
+  CHECK(left.find("left: PGWAKED PGWAKE_TEST_KEPT\n") != std::string::npos);
+}
+
+TEST_CASE("[.environment]", "[.environment]") {
+  std::set<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name(*entry, std::string(*entry).find('='));
+    if (name.starts_with("PG") && name != "PGWAKE_TEST_POSTGRES") names.insert(name);
+  }
+  std::cout << "left:";
+  for (const auto& name : names) std::cout << ' ' << name;
+  std::cout << '\n';
+}
+
+TEST_CASE("support: a limit grows with the machine's load, and never shrinks") {
+  const auto limit = at_load(100ms);
+  CHECK(limit >= 100ms);
+  CHECK(limit <= 2s);
 }
 
 TEST_CASE("support: a process that dies leaves neither children nor directories") {

@@ -50,7 +50,7 @@ void worker_pool::reset_counts() {
 }
 
 bool worker_pool::run_until(const std::function<bool()>& done, milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   while (!done()) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - clock::now()).count();
     if (left <= 0) return false;

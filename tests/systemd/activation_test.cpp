@@ -14,6 +14,7 @@
 #include "support/files.hpp"
 #include "support/hub_daemon.hpp"
 #include "support/process.hpp"
+#include "support/skip.hpp"
 
 using namespace pgwake::test;
 
@@ -167,10 +168,7 @@ TEST_CASE("systemd: a watchdog meant for another process is not fed") {
 }
 
 TEST_CASE("C12: in containers users are numbers: the hub's is trusted by number, a worker's group admitted") {
-  if (geteuid() != 0) {
-    WARN("skipped: needs root to be several users");
-    return;
-  }
+  if (geteuid() != 0) SKIP_CASE(needs_root);
   const temp_dir home;
   const auto folder = home / "shared";
   run_ok({{"install", "-d", "-m", "2750", "-o", "10001", "-g", "10000", folder}});

@@ -35,7 +35,7 @@ std::string package_file(const std::string& name, const std::string& which) {
 }
 
 void install_package() {
-  if (!fs::exists("/usr/sbin/pgwaked")) command_ok({"dpkg", "--install", package_file("pgwaked")});
+  if (!fs::exists("/usr/bin/pgwaked")) command_ok({"dpkg", "--install", package_file("pgwaked")});
 }
 
 std::string property(const std::string& unit, const std::string& name) {

@@ -37,7 +37,9 @@ TEST_CASE("package: install, upgrade, remove, install again, purge") {
   CHECK(command_ok({"stat", "-c", "%a %U:%G", "/etc/pgwake"}) == "750 root:pgwake\n");
   CHECK_FALSE(fs::exists("/etc/systemd/system/multi-user.target.wants/pgwaked@.service"));
   CHECK(command_ok({"systemctl", "list-units", "--all", "--no-legend", "pgwaked@*"}).empty());
-  CHECK(command_ok({"/usr/sbin/pgwaked", "--version"}) == "pgwaked " PGWAKE_TEST_VERSION "\n");
+  // On the PATH of every user; where it was at first, too.
+  for (const auto* program : {"/usr/bin/pgwaked", "/usr/sbin/pgwaked"})
+    CHECK(command_ok({program, "--version"}) == "pgwaked " PGWAKE_TEST_VERSION "\n");
 
   write_file("/etc/pgwake/shop.toml", "database = \"" + db.conninfo(database) + "\"\ndrain_grace = \"1s\"\n",
              0640);
@@ -56,19 +58,75 @@ TEST_CASE("package: install, upgrade, remove, install again, purge") {
 
   command_ok({"dpkg", "--remove", "pgwaked"});
   CHECK(command({"systemctl", "is-active", unit}).out == "inactive\n");
-  CHECK_FALSE(fs::exists("/usr/sbin/pgwaked"));
+  CHECK_FALSE(fs::exists("/usr/bin/pgwaked"));
   CHECK_FALSE(fs::exists("/run/pgwake"));
   CHECK(fs::exists("/etc/pgwake/shop.toml"));  // what the administrator wrote stays until purge
 
   command_ok({"dpkg", "--install", package_file("pgwaked")});
-  command_ok({"systemctl", "start", "pgwaked@shop"});
-  REQUIRE(eventually(10s, healthy));
+  REQUIRE(eventually(10s, healthy));  // it is enabled
   command_ok({"dpkg", "--purge", "pgwaked"});
   std::vector<std::string> left;
   for (const auto& path : files_of_the_machine())
     if (!before.contains(path)) left.push_back(path);
   // The user stays, and with it the backups of the files that name it.
   for (const auto& path : left) CHECK_THAT(path, Catch::Matches("/etc/(passwd|group|shadow|gshadow)-?"));
+}
+
+TEST_CASE("package: installed again after its removal, enabled hubs and sockets start, others do not") {
+  const auto settings = "database = \"" + cluster::shared().conninfo() + "\"\ndrain_grace = \"0s\"\n";
+  const instance enabled("enabled", settings);
+  const instance activated("activated", settings);
+  const instance by_hand("byhand", settings);
+  const instance refused("refused", "no_such_setting = 1\n");
+  command_ok({"systemctl", "enable", enabled.unit(), activated.socket_unit(), refused.unit()});
+  for (const auto* each : {&enabled, &by_hand}) each->start();
+  command_ok({"systemctl", "start", activated.socket_unit()});
+  command_ok({"dpkg", "--remove", "pgwaked"});
+  CHECK_FALSE(can_connect(enabled.socket()));
+  command_ok({"dpkg", "--install", package_file("pgwaked")});  // the one that cannot start fails nothing
+  CHECK(enabled.healthy());
+  CHECK(can_connect(activated.socket()));
+  CHECK(property(by_hand.unit(), "ActiveState") == "inactive");
+  CHECK(property(refused.unit(), "ActiveState") == "failed");
+  // An upgrade leaves what is stopped.
+  enabled.stop();
+  command_ok({"dpkg", "--install", package_file("pgwaked", "second")});
+  CHECK(property(enabled.unit(), "ActiveState") == "inactive");
+  command_ok({"systemctl", "disable", enabled.unit(), activated.socket_unit(), refused.unit()});
+  command_ok({"dpkg", "--install", package_file("pgwaked")});
+}
+
+TEST_CASE("package: an upgrade leaves a hub running whose settings the new version refuses, and says so") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const auto settings = "database = \"" + db.conninfo(database) + "\"\ndrain_grace = \"0s\"\n";
+  const instance good("good", settings);
+  const instance old("old", settings);
+  for (const auto* each : {&good, &old}) {
+    each->start();
+    REQUIRE(each->healthy());
+  }
+  const auto good_pid = good.pid();
+  const auto old_pid = old.pid();
+  auto worker = old.connect();
+  worker.subscribe("c");
+  // What the running hub took at its start is unknown to the next version.
+  old.settings(settings + "no_such_setting = 1\n");
+  const auto said = command_ok({"dpkg", "--install", package_file("pgwaked", "second")});
+  INFO(said);
+  CHECK(good.healthy());
+  CHECK(good.pid() != good_pid);
+  CHECK(old.pid() == old_pid);
+  db.notify("c", "still here", database);
+  worker.expect_wake("c", "still here");
+  CHECK_THAT(said, Catch::Contains("pgwaked@old.service was not restarted") &&
+                       Catch::Contains("unknown setting no_such_setting") &&
+                       Catch::Contains("systemctl restart pgwaked@old.service"));
+  CHECK_THAT(said, !Catch::Contains("pgwaked@good.service was not restarted"));
+  old.settings(settings);
+  command_ok({"systemctl", "restart", old.unit()});
+  CHECK(old.healthy());
+  command_ok({"dpkg", "--install", package_file("pgwaked")});
 }
 
 TEST_CASE("package: a program is built with the library's packages, runs, and is told where symbols are") {
@@ -95,7 +153,7 @@ TEST_CASE("package: a program is built with the library's packages, runs, and is
     return worker.out().find("over the hub") != std::string::npos;
   }));
   // gdb and perf find symbols by the build ID, which the packages must agree on.
-  const auto notes = command_ok({"readelf", "-n", "/usr/sbin/pgwaked"});
+  const auto notes = command_ok({"readelf", "-n", "/usr/bin/pgwaked"});
   const std::string mark = "Build ID: ";
   const auto id = notes.substr(notes.find(mark) + mark.size(), 40);
   CHECK(fs::exists("/usr/lib/debug/.build-id/" + id.substr(0, 2) + "/" + id.substr(2) + ".debug"));

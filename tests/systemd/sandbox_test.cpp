@@ -25,6 +25,9 @@ try_it('write etc', writes('/etc/pgwake/probe'));
 try_it('write usr', writes('/usr/probe'));
 try_it('write var', writes('/var/lib/probe'));
 try_it('write run', writes('/run/probe'));
+try_it('write other hub', writes('/run/pgwake/neighbour/probe'));
+try_it('remove the socket of another hub', sub { unlink('/run/pgwake/neighbour/pgwake.sock') });
+try_it('write locks', writes('/run/lock/pgwake/probe'));
 try_it('read home', reads('/root'));
 try_it('read shadow', reads('/etc/shadow'));
 try_it('read kernel log', reads('/dev/kmsg'));
@@ -64,6 +67,9 @@ std::map<std::string, std::string> verdicts(const std::string& said) {
 
 TEST_CASE("systemd: the sandbox denies files outside, other address families and new privileges") {
   const instance hub("sandboxed", "");
+  // One user runs all hubs, so the sandbox alone keeps one from another.
+  const instance neighbour("neighbour", "database = \"host=/nonexistent\"\n");
+  neighbour.start();
   const std::string script = "/usr/local/lib/pgwake-probe.pl";  // /tmp is private there, and /root hidden
   write_file(script, probe);
   hub.drop_in(hub.unit(),
@@ -73,6 +79,7 @@ TEST_CASE("systemd: the sandbox denies files outside, other address families and
   const auto said = journal(hub.unit());
   CAPTURE(said);
   auto inside = verdicts(said);
+  CHECK(can_connect(neighbour.socket()));
   // The same attempts as root without the sandbox: each succeeds, so the probe can tell. Where this machine
   // itself is a sandbox, a few fail there too: those are named and show nothing.
   auto outside = verdicts(command_ok({"perl", script, "sandboxed"}));

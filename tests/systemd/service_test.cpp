@@ -52,6 +52,41 @@ TEST_CASE("systemd: two instances serve workers of two databases") {
   CHECK(status.exit_code == 0);
 }
 
+TEST_CASE(
+    "P1: an instance serves drivers in its folder, with the hub's mode and group, unless it is told not to") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("drivers", settings_for(database) + "socket_mode = \"0666\"\n");
+  const instance closed("closed", settings_for(database) + "front_door = false\n");
+  hub.start();
+  closed.start();
+  REQUIRE(hub.healthy());
+  REQUIRE(closed.healthy());
+  const auto door = [](const instance& of) {
+    return of.socket().substr(0, of.socket().rfind('/')) + "/.s.PGSQL.5432";
+  };
+  struct stat beside {};
+  struct stat own {};
+  REQUIRE(stat(door(hub).c_str(), &beside) == 0);
+  REQUIRE(stat(hub.socket().c_str(), &own) == 0);
+  CHECK(beside.st_mode == own.st_mode);
+  CHECK(beside.st_uid == own.st_uid);
+  CHECK(beside.st_gid == own.st_gid);
+  connection driver("host=/run/pgwake/drivers user=app dbname=" + database);
+  driver.exec("LISTEN orders");
+  db.notify("orders", "x", database);
+  const auto got = driver.next_notification(10s);
+  REQUIRE(got);
+  CHECK(got->payload == "x");
+  const auto look = command({"pgwaked", "doctor", "--config", hub.etc(".toml")});
+  CHECK_THAT(look.out, Catch::Contains("a NOTIFY of the server arrived at host=/run/pgwake/drivers"));
+  CHECK(stat(door(closed).c_str(), &beside) != 0);
+  CHECK_THAT(command_ok({"pgwaked", "config", "--config", closed.etc(".toml")}),
+             Catch::Contains("front_door = false  # file " + closed.etc(".toml")));
+  hub.stop();
+  CHECK_FALSE(std::filesystem::exists(door(hub)));
+}
+
 TEST_CASE("case 29: PostgreSQL is down at boot: socket up, READY sent, not healthy, watchdog fed, no exit") {
   const instance hub("nodb", "database = \"host=127.0.0.1 port=" + std::to_string(random_port()) + "\"\n");
   hub.drop_in(hub.unit(), "[Service]\nWatchdogSec=1s\n");
@@ -117,7 +152,8 @@ TEST_CASE("systemd: a stop drains: workers are told, and have the time that drai
     const auto status = worker.next(1s);
     return status && status->t() == "status" && status->flag("draining");
   }));
-  CHECK_FALSE(worker.closed(4s));  // beyond TimeoutStopSec
+  worker.drain(4s);
+  CHECK_FALSE(worker.closed(0s));  // beyond TimeoutStopSec
   CHECK(property(hub.unit(), "ActiveState") == "deactivating");
   worker.unsub("c");
   CHECK(worker.closed(5s));

@@ -40,7 +40,7 @@ TEST_CASE("case 30: reloads keep the process and its subscriptions; a bad file c
   REQUIRE(reload() == 0);
   REQUIRE(eventually(5s, [&] { return journal(hub.unit()).find("max_channels=1") != std::string::npos; }));
   CHECK_THAT(journal(hub.unit(), {"--priority", "warning"}),
-             Catch::Contains("needs a restart heartbeat=\"1s\""));
+             Catch::Contains("event=\"reload: needs a restart\" setting=heartbeat"));
   worker.sub("one too many");
   CHECK(worker.expect("nack").code() == "limit");
 
@@ -94,6 +94,44 @@ TEST_CASE("systemd: the descriptor limit leaves max_workers as it is") {
   hub.start();
   REQUIRE(hub.healthy());
   CHECK_THAT(journal(hub.unit()), !Catch::Contains("max_workers lowered"));
+}
+
+TEST_CASE("systemd: a reload brings a changed credential, and the hub logs in with it, without a restart") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  db.exec("DROP ROLE IF EXISTS rotated; CREATE ROLE rotated LOGIN PASSWORD 'the second'");
+  db.set_hba(
+      "local all all trust\nhost all rotated 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n");
+  const instance hub("rotated", "database = \"" + db.conninfo(database, "rotated") + "\"\n");
+  write_file(hub.etc(".pgpass"), "*:*:*:rotated:the first\n", 0600);
+  hub.start();
+  REQUIRE(eventually(10s, [&] { return hub.status_text().starts_with("not healthy (login)"); }));
+  const auto pid = hub.pid();
+  write_file(hub.etc(".pgpass"), "*:*:*:rotated:the second\n", 0600);
+  command_ok({"systemctl", "reload", hub.unit()});
+  CHECK(eventually(35s, [&] { return hub.status_text().starts_with("healthy"); }));
+  CHECK(hub.pid() == pid);
+  db.set_hba("local all all trust\nhost all all 127.0.0.1/32 trust\n");
+}
+
+TEST_CASE("systemd: the unit's memory limits are above what the settings allow, or the log says so") {
+  const auto database = cluster::shared().new_database();
+  const instance hub("memory", settings_for(database));
+  hub.start();
+  REQUIRE(hub.healthy());
+  CHECK(property(hub.unit(), "OOMScoreAdjust") == "-500");
+  CHECK(property(hub.unit(), "MemoryMax") == std::to_string(4ULL << 30U));
+  if (property(hub.unit(), "MemoryCurrent") == "[not set]") {
+    WARN("skipped: this machine has no memory controller");
+    return;
+  }
+  CHECK(std::stoull(property(hub.unit(), "MemoryCurrent")) < 200ULL << 20U);
+  CHECK_THAT(journal(hub.unit()), !Catch::Contains("memory is limited"));
+  hub.settings(settings_for(database) + "outbox_total_max_bytes = \"4GiB\"\n");
+  command_ok({"systemctl", "restart", hub.unit()});
+  CHECK(hub.healthy());
+  CHECK_THAT(journal(hub.unit(), {"--priority", "warning"}),
+             Catch::Contains("memory is limited to 2850 MiB") && Catch::Contains("raise MemoryHigh="));
 }
 
 TEST_CASE("systemd: secrets come as credentials that root alone can read") {

@@ -140,3 +140,52 @@ TEST_CASE("systemd: a hub started by hand leaves an activated hub alone") {
   CHECK_THAT(second.err, Catch::Contains("another hub serves"));
   CHECK(hub.connect().fd() >= 0);
 }
+
+TEST_CASE("systemd: the socket's folder removed: the hub stops and is started again with a new one") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("homeless", settings_for(database));
+  hub.start();
+  REQUIRE(hub.healthy());
+  const auto pid = hub.pid();
+  auto worker = hub.connect();
+  worker.subscribe("c");
+  std::filesystem::remove_all("/run/pgwake/homeless");
+  bool told = false;
+  while (const auto got = worker.next(10s))
+    if (got->t() == "status" && got->flag("draining")) told = true;
+  CHECK(told);
+  REQUIRE(eventually(20s, [&] { return hub.pid() != 0 && hub.pid() != pid && can_connect(hub.socket()); }));
+  CHECK(property(hub.unit(), "NRestarts") == "1");
+  CHECK_THAT(journal(hub.unit()), Catch::Contains("event=\"socket folder removed\""));
+  REQUIRE(hub.healthy());
+  auto next = hub.connect();
+  next.subscribe("c");
+  db.notify("c", "again", database);
+  next.expect_wake("c", "again");
+}
+
+TEST_CASE("systemd: the folder of a socket unit's socket removed: the log and status say what to restart") {
+  const instance hub("unreachable", settings_for(cluster::shared().new_database()));
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  hub.start();
+  REQUIRE(hub.healthy());
+  const auto pid = hub.pid();
+  std::filesystem::remove_all("/run/pgwake/unreachable");
+  CHECK(eventually(10s, [&] {
+    return journal(hub.unit()).find("systemctl start pgwaked@NAME.socket pgwaked@NAME.service") !=
+           std::string::npos;
+  }));
+  const auto status = command({"pgwaked", "status", "--socket", hub.socket()});
+  CHECK(status.exit_code == 1);
+  CHECK_THAT(status.err,
+             Catch::Contains(
+                 "systemctl stop pgwaked@unreachable.socket pgwaked@unreachable.service && systemctl start "
+                 "pgwaked@unreachable.socket pgwaked@unreachable.service"));
+  CHECK(hub.pid() == pid);  // who is connected is served on
+  command_ok({"systemctl", "stop", hub.socket_unit(), hub.unit()});
+  command_ok({"systemctl", "start", hub.socket_unit(), hub.unit()});
+  CHECK(hub.healthy());
+  CHECK(property(hub.socket_unit(), "ActiveState") == "active");
+  CHECK(command({"pgwaked", "status", "--socket", hub.socket()}).exit_code == 0);
+}

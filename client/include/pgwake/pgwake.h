@@ -65,14 +65,24 @@ enum pgwake_gap {
   PGWAKE_GAP_NONE = 0,
   PGWAKE_GAP_RECONNECT = 1, /* the connection to PostgreSQL was lost and is back */
   PGWAKE_GAP_HUB_LOST = 2,  /* the hub was lost without a hand-over */
-  PGWAKE_GAP_OVERFLOW = 3   /* the program did not take its events and the queue hit `queue_max_bytes` */
+  PGWAKE_GAP_OVERFLOW = 3,  /* the program did not take its events and the queue hit `queue_max_bytes` */
+  PGWAKE_GAP_FORKED = 4     /* the first of a channel that pgwake_reopen_subscribed() has kept */
 };
 
 enum pgwake_event_kind {
-  PGWAKE_EVENT_WAKE = 1,   /* a notification, a poll's reminder, or a gap */
-  PGWAKE_EVENT_STATE = 2,  /* who serves this handle, or how well, has changed */
-  PGWAKE_EVENT_REFUSED = 3 /* a channel that was subscribed is refused now (the hub's rules have changed,
-                              say); it is subscribed no longer; `reason` says why */
+  PGWAKE_EVENT_WAKE = 1,      /* a notification, a poll's reminder, or a gap */
+  PGWAKE_EVENT_STATE = 2,     /* who serves this handle, or how well, has changed */
+  PGWAKE_EVENT_REFUSED = 3,   /* a channel that was subscribed is refused now (the hub's rules have changed,
+                                 say); it is subscribed no longer; `reason` says why */
+  PGWAKE_EVENT_SUBSCRIBED = 4 /* the answer to pgwake_subscribe_start() for one channel: `id` is the call's,
+                                 `result` how it ended, `reason` why */
+};
+
+/* Flags of an event. */
+enum pgwake_flag {
+  PGWAKE_FLAG_PAYLOAD = 1, /* it has a payload, of 0 bytes perhaps */
+  PGWAKE_FLAG_HEALTHY = 2, /* STATE: as `healthy` */
+  PGWAKE_FLAG_NOT_UTF8 = 4 /* channel, payload or reason holds bytes that are not UTF-8 */
 };
 
 /* One worker. (Not named pgwake: that is the C++ namespace.) */
@@ -83,15 +93,19 @@ typedef struct pgwake_options pgwake_options;
  * One event. Made by the library alone, so that members can be added at its end.
  */
 typedef struct pgwake_event {
-  int32_t kind;    /* enum pgwake_event_kind; skip what you do not know */
-  int32_t source;  /* enum pgwake_source: where it came from; STATE: who serves now */
-  int32_t gap;     /* enum pgwake_gap; not 0: read again whatever the channel stands for */
-  int32_t by;      /* process id of the PostgreSQL backend that notified, 0: unknown or several */
-  int32_t healthy; /* STATE: 1 if everything subscribed is being served, 0 if not (and `reason` says why) */
+  int32_t kind;        /* enum pgwake_event_kind; skip what you do not know */
+  int32_t source;      /* enum pgwake_source: where it came from; STATE: who serves now */
+  int32_t gap;         /* enum pgwake_gap; not 0: read again whatever the channel stands for */
+  int32_t by;          /* process id of the PostgreSQL backend that notified, 0: unknown or several */
+  int32_t healthy;     /* STATE: 1 if everything subscribed is being served, 0 if not; `reason` says why, and
+                          why the hub is not used where that lasts (it may not be connected to, say) */
   const char* channel; /* NULL for STATE */
   const char* payload; /* NULL: durable, "something changed, read again". It may hold any bytes but NUL */
   size_t payload_size;
-  const char* reason; /* STATE, REFUSED: for people; else NULL */
+  const char* reason; /* STATE, REFUSED, SUBSCRIBED: for people; else NULL */
+  uint64_t id;        /* SUBSCRIBED: as given to pgwake_subscribe_start(). From here on: since PGWAKE_1.1 */
+  int32_t result;     /* SUBSCRIBED: enum pgwake_result */
+  uint32_t flags;     /* enum pgwake_flag */
 } pgwake_event;
 
 /* ---- Options
@@ -161,6 +175,15 @@ PGWAKE_API void pgwake_close(pgwake_handle* handle);
  */
 PGWAKE_API int pgwake_reopen(pgwake_handle* handle);
 
+/*
+ * The same, and what was subscribed at the fork stays so. Waits for nobody: each of these channels is
+ * announced by a gap of the cause PGWAKE_GAP_FORKED once it is active here, and an event PGWAKE_EVENT_REFUSED
+ * says so if it is refused. A subscribe that was under way at the fork is not kept. PGWAKE_SYSTEM also when
+ * the fork has interrupted the library's own work (it went round the C library, say), so that what was
+ * subscribed is not known: pgwake_reopen() then.
+ */
+PGWAKE_API int pgwake_reopen_subscribed(pgwake_handle* handle);
+
 /* ---- Channels
  * ----------------------------------------------------------------------------------------------- */
 
@@ -168,8 +191,9 @@ PGWAKE_API int pgwake_reopen(pgwake_handle* handle);
  * Subscribes to a channel (as in NOTIFY, upper and lower case kept; 1 to 63 bytes). Once it answers PGWAKE_OK
  * every notification committed from now on is delivered, or a gap on that channel is. Subscribing does not
  * nest: one unsubscribe ends it. PGWAKE_TIMEOUT: not within the deadline; it is not subscribed (unless it was
- * before). PGWAKE_NACK: refused. While nobody serves, the policies `poll` and `none`, and `listener` without
- * a slot, answer PGWAKE_OK at once; a gap follows when somebody does.
+ * before). PGWAKE_NACK: refused; with the code "limit" also where the handle has 100,000 channels already,
+ * which is no fault of the hub's or the server's. While nobody serves, the policies `poll` and `none`, and
+ * `listener` without a slot, answer PGWAKE_OK at once; a gap follows when somebody does.
  */
 PGWAKE_API int pgwake_subscribe(pgwake_handle* handle, const char* channel, int timeout_ms);
 
@@ -182,6 +206,16 @@ PGWAKE_API int pgwake_subscribe_many(pgwake_handle* handle, const char* const* c
                                      int timeout_ms, int* results);
 
 /*
+ * The same without waiting: the answers are events PGWAKE_EVENT_SUBSCRIBED, one for each channel, each with
+ * this `id`, and stand before any event that the subscription brings. An answer's `result` is one that
+ * pgwake_subscribe() gives, and its `reason` what pgwake_last_error() would say then. PGWAKE_OK: that many
+ * answers will come, unless the handle is closed before. PGWAKE_NACK with the code "limit": nothing was done,
+ * since answers of 64 MiB (some 250,000) are owed or wait to be taken; take events first.
+ */
+PGWAKE_API int pgwake_subscribe_start(pgwake_handle* handle, const char* const* channels, size_t count,
+                                      int timeout_ms, uint64_t id);
+
+/*
  * Ends a subscription; waits for nobody. No event of that channel is handed out after it has returned, those
  * that waited included. A channel that is not subscribed is fine.
  */
@@ -192,10 +226,18 @@ PGWAKE_API int pgwake_unsubscribe(pgwake_handle* handle, const char* channel);
 
 /*
  * A descriptor that is readable while events wait, for poll, epoll, libuv, asyncio and the like
- * (level-triggered). Only look at its readiness: never read, write or close it. The same for the handle's
- * whole life, until pgwake_reopen(). Negative: an error as above.
+ * (level-triggered), and from pgwake_shutdown() on. Only look at its readiness: never read, write or close
+ * it. The same for the handle's whole life, until pgwake_reopen(). Negative: an error as above.
  */
 PGWAKE_API int pgwake_fd(pgwake_handle* handle);
+
+/*
+ * One end of a new pair of sockets, for event loops that want to own what they watch (Node's net.Socket). It
+ * gets a byte when an event comes while none waited, so: read what it holds, then take events until none
+ * waits. It is the caller's to close (non-blocking, close-on-exec); it ends when the handle is closed, when
+ * this is called again, and at a fork. Negative: an error as above.
+ */
+PGWAKE_API int pgwake_wake_socket(pgwake_handle* handle);
 
 /*
  * The next event; waits for it until the deadline. *event and what it points to are valid until the next call
@@ -214,6 +256,37 @@ typedef int (*pgwake_callback)(const pgwake_event* event, void* user);
 PGWAKE_API int pgwake_dispatch(pgwake_handle* handle, pgwake_callback callback, void* user, size_t max,
                                int timeout_ms);
 
+/*
+ * One event in a buffer that pgwake_read() has filled. Behind it stand channel, payload and reason, each with
+ * a NUL byte at its end that is not counted. Numbers are in the machine's byte order. The next record begins
+ * `size` bytes after the beginning of this one.
+ */
+typedef struct pgwake_record {
+  uint32_t size; /* of all of it, a multiple of 8 */
+  int32_t kind;  /* from here on as in pgwake_event */
+  int32_t source;
+  int32_t gap;
+  int32_t by;
+  uint32_t flags;
+  int32_t result;
+  uint32_t channel_size;
+  uint32_t payload_size;
+  uint32_t reason_size;
+  uint64_t id;
+} pgwake_record;
+
+/*
+ * Takes many events at once: waits until events are there, then copies what waits into `buffer`, at most
+ * `max` events (0: all) and `room` bytes. *used is how many bytes were filled. Answers how many events, 0
+ * when the deadline passed, or a negative error. What does not fit stays. PGWAKE_INVALID with *used not 0:
+ * the next event does not fit into an empty buffer, it needs *used bytes. 16 KiB have room for any
+ * notification; 64 KiB cost little and save calls. A buffer that is aligned to 8 bytes can be read through
+ * pgwake_record pointers. What was copied is the caller's; the rule that one thread at a time takes events is
+ * for pgwake_next() and pgwake_dispatch().
+ */
+PGWAKE_API int pgwake_read(pgwake_handle* handle, void* buffer, size_t room, size_t* used, size_t max,
+                           int timeout_ms);
+
 /* ---- What is going on
  * --------------------------------------------------------------------------------------- */
 
@@ -223,19 +296,19 @@ PGWAKE_API int pgwake_dispatch(pgwake_handle* handle, pgwake_callback callback, 
  */
 typedef struct pgwake_state {
   size_t size;
-  int32_t source;       /* enum pgwake_source: who serves now */
-  int32_t healthy;      /* 1: everything subscribed is being served */
-  int32_t handing_over; /* 1: an exact hand-over between hub and own connection is under way */
-  int32_t own_slot;     /* 1: holds a slot of `fallback_limit` */
-  uint64_t channels;    /* subscribed */
-  uint64_t waiting;     /* events that wait to be taken */
-  uint64_t waiting_bytes;
-  uint64_t wakes;     /* put into the queue since the handle was opened, polls and gaps included */
-  uint64_t coalesced; /* durable wakes merged into one that waited */
-  uint64_t discarded; /* events lost to `queue_max_bytes`, each followed by a gap */
-  uint64_t gaps;      /* announced */
-  uint64_t falls;     /* changes to the own connection without a hand-over */
-  uint64_t handovers; /* exact ones, in either direction */
+  int32_t source;         /* enum pgwake_source: who serves now */
+  int32_t healthy;        /* 1: everything subscribed is being served */
+  int32_t handing_over;   /* 1: an exact hand-over between hub and own connection is under way */
+  int32_t own_slot;       /* 1: holds a slot of `fallback_limit` */
+  uint64_t channels;      /* subscribed */
+  uint64_t waiting;       /* events that wait to be taken */
+  uint64_t waiting_bytes; /* of memory that they take */
+  uint64_t wakes;         /* put into the queue since the handle was opened, polls and gaps included */
+  uint64_t coalesced;     /* durable wakes merged into one that waited */
+  uint64_t discarded;     /* events lost to `queue_max_bytes`, each followed by a gap */
+  uint64_t gaps;          /* announced */
+  uint64_t falls;         /* changes to the own connection without a hand-over */
+  uint64_t handovers;     /* exact ones, in either direction */
   uint64_t handovers_aborted;
   uint64_t hub_connects;
   uint64_t own_connects;
@@ -246,11 +319,27 @@ typedef struct pgwake_state {
 PGWAKE_API int pgwake_get_state(pgwake_handle* handle, pgwake_state* state);
 
 /*
+ * The same as a JSON object whose members are named as those of pgwake_state (no `size`; `source` by name;
+ * truth values for what is 0 or 1), with a NUL byte at its end that is not counted. Answers its length.
+ * PGWAKE_INVALID: `room` is too small; 8 KiB never are.
+ */
+PGWAKE_API int pgwake_state_json(pgwake_handle* handle, char* buffer, size_t room);
+
+/*
  * What the last call of this thread that failed had to say, for people; "" if there is nothing to say. Valid
  * until this thread's next call of the library. For PGWAKE_NACK it begins with the code and a colon, such as
  * "forbidden: ...".
  */
 PGWAKE_API const char* pgwake_last_error(void);
+
+/*
+ * The code alone of what the last call of this thread that failed was refused for, such as "forbidden"; "" if
+ * it was no PGWAKE_NACK. Lives as long as the library.
+ */
+PGWAKE_API const char* pgwake_nack_code(void);
+
+/* "ok", "timeout", "nack", "forked", "closed", "nomem", "invalid", "system", or "unknown". Never NULL. */
+PGWAKE_API const char* pgwake_result_name(int result);
 
 /* A result in words. Never NULL. */
 PGWAKE_API const char* pgwake_strerror(int result);
@@ -258,7 +347,7 @@ PGWAKE_API const char* pgwake_strerror(int result);
 /* The library's version, such as "0.1.0". */
 PGWAKE_API const char* pgwake_version(void);
 
-/* "hub", "own" or "none"; "reconnect", "hub_lost", "overflow" or "". Never NULL. */
+/* "hub", "own" or "none"; "reconnect", "hub_lost", "overflow", "forked" or "". Never NULL. */
 PGWAKE_API const char* pgwake_source_name(int source);
 PGWAKE_API const char* pgwake_gap_name(int gap);
 

@@ -34,6 +34,25 @@ int main(void) {
   state.size = offsetof(pgwake_state, falls); /* as a program built with a shorter struct would say */
   bad += check(pgwake_get_state(handle, &state) == PGWAKE_OK, "state");
   bad += check(state.channels == 1 && state.falls == UINT64_MAX, "only what the program knows is written");
+  {
+    union {
+      pgwake_record first;
+      char bytes[16 * 1024];
+    } room;
+    char json[8 * 1024];
+    size_t used = 0;
+    const char* names[] = {"", "answers"};
+    int count = 0;
+    bad += check(pgwake_subscribe_start(handle, names, 2, 5000, 7) == PGWAKE_OK, "subscribe_start");
+    do {
+      count = pgwake_read(handle, &room, sizeof room, &used, 1, 5000);
+      bad += check(count == 1 && used == room.first.size, "read");
+    } while (bad == 0 && room.first.kind != PGWAKE_EVENT_SUBSCRIBED);
+    bad += check(room.first.id == 7 && room.first.result == PGWAKE_NACK, "an empty name is refused");
+    bad += check(strncmp(room.bytes + sizeof room.first + 2, "invalid_channel: ", 17) == 0, "and why");
+    bad += check(pgwake_state_json(handle, json, sizeof json) == (int)strlen(json), "state_json");
+    bad += check(strcmp(pgwake_result_name(PGWAKE_NACK), "nack") == 0, "result_name");
+  }
   bad += check(pgwake_unsubscribe(handle, "orders") == PGWAKE_OK, "unsubscribe");
   pgwake_close(handle);
   return bad == 0 ? 0 : 1;

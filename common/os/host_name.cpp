@@ -1,0 +1,14 @@
+#include "common/os/host_name.hpp"
+
+#include <unistd.h>
+
+#include <array>
+
+namespace pgwake {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+}  // namespace pgwake
