@@ -218,7 +218,7 @@ TEST_CASE("pgbus: no permission at the socket, or no hub, makes a worker listen 
 }
 
 TEST_CASE("S3, pgbus: a hub that may not log in any more lets its workers go, and they listen themselves") {
-  if (!in_full()) SKIP_CASE("takes 12 s: scripts/test --all");
+  if (!in_full()) SKIP_CASE("takes 12 s: scripts/test --all runs it on one version of PostgreSQL");
   auto& pg = cluster::shared();
   const auto role = "hub" + std::to_string(random_port());
   pg.exec("CREATE ROLE " + role + " LOGIN");
