@@ -120,7 +120,7 @@ TEST_CASE("the log never waits: a reader that is gone costs lines and nothing el
 TEST_CASE("the log: all that was said is there when the hub has stopped") {
   rig r;
   CHECK(r.hub().stop() == 0);
-  CHECK(has(r.hub().log(), "event=stopped"));
+  CHECK(r.hub().logs("event=stopped"));
 }
 
 TEST_CASE("the log: a flood of lines that a worker causes is thinned and counted") {

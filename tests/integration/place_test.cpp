@@ -62,7 +62,7 @@ TEST_CASE("K2: a hub whose place another took says so and stops, and the other s
   hub_daemon second(at(path, database));
   first.child().signal(SIGCONT);
   CHECK(first.child().wait(15s) == 1);
-  CHECK(has(first.log(), "event=displaced"));
+  CHECK(first.logs("event=displaced"));
   CHECK(second.running());
   auto worker = second.connect_v1();
   worker.subscribe("c");
@@ -96,12 +96,12 @@ TEST_CASE("K2: a hub whose socket's folder is removed makes it again, or says so
   REQUIRE(stat(folder.c_str(), &s) == 0);
   CHECK((s.st_mode & 07777U) == 0750);
   CHECK(fs::exists(folder + "/hub.sock.lock"));
-  CHECK(has(hub.log(), "event=\"socket bound again\""));
+  CHECK(hub.logs("event=\"socket bound again\""));
   fs::remove_all(parent);
   REQUIRE(hub.child().wait_for_err("event=\"socket lost\"", 10s));
   worker.drain(2500ms);  // it tries once a second
   CHECK(count_of(hub.log(), "event=\"socket lost\"") == 1);
-  CHECK(has(hub.log(), "what_to_do="));
+  CHECK(hub.logs("what_to_do="));
   fs::create_directories(folder);
   REQUIRE(hub.await_accepting(10s));
   CHECK(hub.child().wait_for_err("event=\"socket is back\"", 5s));
@@ -121,7 +121,7 @@ TEST_CASE("K2: a socket that the service manager made and somebody removed is sa
   close(fd);
   fs::remove(path);
   REQUIRE(hub.child().wait_for_err("event=\"socket lost\"", 10s));
-  CHECK(has(hub.log(), "systemctl start pgwaked@NAME.socket"));
+  CHECK(hub.logs("systemctl start pgwaked@NAME.socket"));
   auto job = pgwaked_command({"status", "--socket", path});
   const auto status = run(std::move(job), 10s);
   CHECK(status.exit_code == 1);
@@ -153,8 +153,8 @@ TEST_CASE(
   CHECK(status.exit_code != 0);
   worker.close();
   CHECK(hub.child().wait(15s) == 1);
-  CHECK(has(hub.log(), "event=\"socket folder removed\""));
-  CHECK(has(hub.log(), "event=draining reason=\"socket folder removed\""));
+  CHECK(hub.logs("event=\"socket folder removed\""));
+  CHECK(hub.logs("event=draining reason=\"socket folder removed\""));
 }
 
 TEST_CASE("K2: another process on the path is told from a hub that stands still") {
@@ -172,7 +172,7 @@ TEST_CASE("K2: another process on the path is told from a hub that stands still"
   CHECK(has(status.err, "process " + std::to_string(hub.child().pid())));
   CHECK_FALSE(has(status.err, "stands still"));
   CHECK(hub.child().wait_for_err("event=\"socket lost\"", 10s));
-  CHECK(has(hub.log(), "stop what listens there instead"));
+  CHECK(hub.logs("stop what listens there instead"));
   close(fd);
   REQUIRE(hub.await_accepting(10s));  // a dead socket is replaced
   hub.child().signal(SIGSTOP);
@@ -194,7 +194,7 @@ TEST_CASE("signals that mean nothing to the hub are logged and change nothing; S
   r.hub().child().signal(SIGQUIT);
   CHECK(worker.expect("bye").code() == "shutdown");
   CHECK(r.hub().child().wait(10s) == 0);
-  CHECK(has(r.hub().log(), "event=\"stopping at once\" signal=SIGQUIT"));
+  CHECK(r.hub().logs("event=\"stopping at once\" signal=SIGQUIT"));
 }
 
 TEST_CASE("K1: while the name service hangs a reload waits, and the hub serves on by the old rules") {
@@ -233,7 +233,7 @@ TEST_CASE("K1: while the name service hangs a reload waits, and the hub serves o
 TEST_CASE("a hub that is given no database says so") {
   hub_daemon hub({.until = readiness::accepting});
   CHECK(hub.child().wait_for_err("event=\"no database given\"", 5s));
-  CHECK(has(hub.log(), "what_to_do="));
+  CHECK(hub.logs("what_to_do="));
 }
 
 TEST_CASE("an abstract socket is refused, not made as a file") {

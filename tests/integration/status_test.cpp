@@ -316,7 +316,7 @@ TEST_CASE("status --watch sorts the workers, and evicts the one selected once th
   CHECK(w.shows("is evicted"));
   CHECK(second.closed());
   CHECK_FALSE(first.closed(200ms));
-  CHECK(has(r.hub().log(), "do=evict"));
+  CHECK(r.hub().logs("do=evict"));
   w.press("q");
   CHECK(w.wait() == 0);
 }

@@ -96,6 +96,10 @@ std::string hub_daemon::log() const {
   return process_->err();
 }
 
+bool hub_daemon::logs(std::string_view text, milliseconds patience) {
+  return process_->wait_for_err(text, patience);
+}
+
 void hub_daemon::kill() {
   process_->kill();
   process_->wait(10s);

@@ -47,6 +47,8 @@ class hub_daemon {
   bool running() { return process_->running(); }
   /// With all that it has said until now: its log is written by a thread.
   std::string log() const;
+  /// It says this, by now or soon: what is seen of the hub may be ahead of what it says.
+  bool logs(std::string_view text, milliseconds patience = 10s);
   raw_worker connect() const { return raw_worker(options_.socket); }
   /// Connected, welcomed, v1.
   raw_worker connect_v1(std::string_view name = {}) const;

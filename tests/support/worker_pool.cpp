@@ -1,6 +1,7 @@
 #include "support/worker_pool.hpp"
 
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,9 +12,21 @@
 #include "support/files.hpp"
 
 namespace pgwake::test {
+namespace {
+
+// An ordinary user begins with 1,024.
+void allow_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) throw_errno("getrlimit");
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) throw_errno("setrlimit");
+}
+
+}  // namespace
 
 worker_pool::worker_pool(const std::string& socket_path, std::size_t count, bool hello)
     : members_(count), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  allow_descriptors();
   if (epoll_ < 0) throw_errno("epoll_create1");
   for (std::size_t i = 0; i < count; ++i) {
     members_[i].fd = connect_unix(socket_path);
