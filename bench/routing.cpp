@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/src/core/event_queue.hpp"
-#include "client/src/core/failover_machine.hpp"
+#include "client/src/core/machine.hpp"
 #include "common/frame.hpp"
 #include "common/message_codec.hpp"
 #include "daemon/core/engine.hpp"

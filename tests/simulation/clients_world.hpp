@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/src/core/event_queue.hpp"
-#include "client/src/core/failover_machine.hpp"
+#include "client/src/core/machine.hpp"
 #include "daemon/core/engine.hpp"
 #include "simulation/database.hpp"
 #include "simulation/random.hpp"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "client/src/core/failover_types.hpp"
+#include "client/src/core/types.hpp"
 
 namespace pgwake::client::abi {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "client/src/core/failover_types.hpp"
+#include "client/src/core/types.hpp"
 
 namespace pgwake::client {
 

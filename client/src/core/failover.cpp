@@ -21,7 +21,13 @@ const char* to_string(side s) noexcept {
 }
 
 failover::failover(failover_settings s, std::uint64_t seed)
-    : settings_(std::move(s)), jitter_(seed), hub_(settings_) {}
+    : settings_(std::move(s)),
+      jitter_(seed),
+      hub_(settings_),
+      grace_({settings_.unhealthy_grace, settings_.yield_spread, settings_.yield_patience}),
+      slot_(settings_.slot_retry),
+      return_({settings_.return_delay, settings_.return_delay_cap, settings_.long_stay}),
+      reminders_(settings_.poll_interval, settings_.safety_poll) {}
 
 void failover::resume(const std::string& channel) {
   auto& s = set_.record(channel);
@@ -53,9 +59,9 @@ void failover::stop(actions& out) {
   if (hub_.now_in() != hub_life::state::off && hub_.now_in() != hub_life::state::waiting)
     out.emplace_back(close_hub{});
   hub_.retire();
-  if (own_ != own_state::off) out.emplace_back(client::stop_own{});
-  own_ = own_state::off;
-  if (std::exchange(slot_held_, false)) out.emplace_back(release_slot{});
+  if (!own_.off()) out.emplace_back(client::stop_own{});
+  own_.end();
+  if (slot_.give_back()) out.emplace_back(release_slot{});
 }
 
 void failover::subscribe(std::uint64_t request, const std::string& channel, std::optional<steady_time> until,
@@ -93,7 +99,7 @@ void failover::subscribe(std::uint64_t request, const std::string& channel, std:
   }
   set_.ask(channel, s, request, until, now);
   if (handover_.active()) {
-    if (!std::exchange(s.deferred, true)) deferred_.push_back(channel);
+    set_.defer(channel, s);
   } else if (s.served && serving_ == side::hub && s.at_hub && s.unanswered == 0) {
     // Subscribed already, and the hub is ill: its answer to one more sub tells when that holds again.
     sub(channel, s, now, out);
@@ -122,11 +128,8 @@ void failover::drop(const std::string& channel, subscription& s, answer::verdict
   set_.unwant(s);
   out.emplace_back(forget{channel});
   if (handover_.active()) {
-    if (!std::exchange(s.deferred, true)) deferred_.push_back(channel);
-    if (joining) {
-      --joining_;
-      fence_if_joined(now, out);
-    }
+    set_.defer(channel, s);
+    if (joining) fence_if_joined(now, out);
     return;
   }
   reconcile(channel, now, out);
@@ -153,6 +156,7 @@ void failover::refuse(const std::string& channel, code why, const std::string& r
     s->own_active = false;
     out.emplace_back(unwant_own{channel});
   }
+  if (handover_.active()) set_.defer(channel, *s);  // the other side may have it yet
   set_.tidy(channel);
 }
 
@@ -170,7 +174,8 @@ void failover::expire(steady_time now, actions& out) {
 
 // Whether a subscribe is answered before anybody serves (C1, C11).
 bool failover::early() const {
-  const bool by_policy = settings_.policy == policy::poll || settings_.policy == policy::none || slot_missed_;
+  const bool by_policy =
+      settings_.policy == policy::poll || settings_.policy == policy::none || slot_.missed();
   return by_policy && degraded();
 }
 
@@ -189,7 +194,7 @@ void failover::answer_early(actions& out) {
 bool failover::degraded() const {
   switch (serving_) {
     case side::none:
-      return hub_.failed() || hub_.unhealthy() || own_ != own_state::off || slot_missed_;
+      return hub_.failed() || hub_.unhealthy() || !own_.off() || slot_.missed();
     case side::hub:
       return hub_.unhealthy();
     case side::own:
@@ -199,17 +204,8 @@ bool failover::degraded() const {
 }
 
 void failover::poll(steady_time now, actions& out) {
-  const bool while_degraded = settings_.policy == policy::poll || slot_missed_;
-  const bool polling = while_degraded && degraded();
-  const bool safety = !polling && settings_.safety_poll.count() > 0;
-  const auto interval = polling ? settings_.poll_interval : settings_.safety_poll;
-  if (polling != polling_ || safety != safety_) {
-    polling_ = polling;
-    safety_ = safety;
-    poll_at_ = now + interval;
-  }
-  if ((!polling && !safety) || now < poll_at_) return;
-  poll_at_ = now + interval;
+  const bool while_degraded = settings_.policy == policy::poll || slot_.missed();
+  if (!reminders_.due(while_degraded && degraded(), now)) return;
   for (const auto& [channel, s] : set_.all()) {
     if (!s.acked) continue;
     event e;
@@ -221,11 +217,11 @@ void failover::poll(steady_time now, actions& out) {
 std::string failover::why_degraded() const {
   std::string why;
   if (settings_.policy != policy::direct && !(serving_ == side::own)) why = hub_.reason();
-  if (!slot_trouble_.empty() && slot_missed_) {
-    why += (why.empty() ? "" : "; ") + slot_trouble_;
-  } else if (own_ == own_state::starting && !own_trouble_.empty()) {
-    why += (why.empty() ? "own connection: " : "; own connection: ") + own_trouble_;
-  } else if (full_ && own_ == own_state::off && serving_ == side::hub) {
+  if (!slot_.trouble().empty() && slot_.missed()) {
+    why += (why.empty() ? "" : "; ") + slot_.trouble();
+  } else if (own_.starting() && !own_.reason().empty()) {
+    why += (why.empty() ? "own connection: " : "; own connection: ") + own_.reason();
+  } else if (grace_.hub_is_full() && own_.off() && serving_ == side::hub) {
     why += "; the server has no connection to spare, so the own one was left to the hub";
   }
   if (why.empty() && set_.unserved() > 0) why = "subscribing";
@@ -275,20 +271,18 @@ std::optional<steady_time> failover::deadline() const {
   if (handover_.active()) {
     consider(handover_.until());
   } else {
-    if (serving_ == side::own && return_due_) consider(return_at_);
-    if (serving_ == side::own && yield_due_) consider(yield_at_);
-    if (serving_ == side::hub && own_ == own_state::live && leaving() && hub_.healthy() &&
-        cut_.on == side::none)
+    if (serving_ == side::own) consider(return_.deadline());
+    if (serving_ == side::own) consider(grace_.give_up_at());
+    if (serving_ == side::hub && own_.live() && leaving() && hub_.healthy() && !cut_.active())
       consider(drain_at_);
   }
-  if (own_ == own_state::off && slot_missed_ && !slot_asked_) {
-    consider(slot_at_);
-  } else if (own_ == own_state::off && !slot_asked_ && settings_.policy == policy::listener &&
-             set_.wanted() > 0) {
-    if (hub_.unhealthy()) consider(fall_at_);
+  if (own_.off() && slot_.deadline()) {
+    consider(slot_.deadline());
+  } else if (own_.off() && !slot_.awaited() && settings_.policy == policy::listener && set_.wanted() > 0) {
+    if (hub_.unhealthy()) consider(grace_.until());
     if (hub_.failed() && trying_hub()) consider(hub_.began() + settings_.hub_patience);
   }
-  if (polling_ || safety_) consider(poll_at_);
+  consider(reminders_.deadline());
   return at;
 }
 

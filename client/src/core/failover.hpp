@@ -6,20 +6,34 @@
 #include <string_view>
 #include <vector>
 
-#include "client/src/core/failover_handover.hpp"
-#include "client/src/core/failover_hub.hpp"
-#include "client/src/core/failover_set.hpp"
-#include "client/src/core/failover_types.hpp"
+#include "client/src/core/handover.hpp"
+#include "client/src/core/hub_grace.hpp"
+#include "client/src/core/hub_life.hpp"
+#include "client/src/core/own_life.hpp"
+#include "client/src/core/own_slot.hpp"
+#include "client/src/core/reminders.hpp"
+#include "client/src/core/return_plan.hpp"
+#include "client/src/core/stream_cut.hpp"
+#include "client/src/core/subscriptions.hpp"
+#include "client/src/core/types.hpp"
 
 namespace pgwake::client {
 
 // Who serves the application: the hub, an own connection, or nobody, and how the one follows the other.
 //
-// Three things are looked at apart, and one rule after each event (`decide`) brings them together:
+// What is looked at apart has an object each, and one rule after each event (`decide`) brings them together:
 //
-//   the hub's link   hub_life: off, waiting, connecting, greeting, up; healthy or not; draining
-//   the own one      off, starting (it keeps trying by itself), live; with a limit, only while holding a slot
-//   who serves       none, hub, own: whose stream is handed out
+//   hub_life      the link to the hub: off, waiting, connecting, greeting, up; healthy or not; draining
+//   hub_grace     for how long a hub that is ill is borne, and when the own connection is left to it
+//   own_life      the own connection: off, starting, live
+//   own_slot      the right to one, where their number is limited
+//   return_plan   when a hub that is well is gone back to
+//   handover      the exact change of sides, by a fence
+//   stream_cut    a change without a fence: what is dropped, so that nothing comes twice
+//   subscriptions what the application wants, and how it stands on either side
+//   reminders     when the application is to look for itself
+//
+// and who serves (none, hub, own: whose stream is handed out) is decided here:
 //
 //   serves   to     when                                                              how
 //   none     hub    its link is up                                                    a gap on what was served before
@@ -91,7 +105,7 @@ class failover {
   bool healthy() const { return announced_.healthy; }
   const std::string& reason() const { return announced_.reason; }
   bool handing_over() const { return handover_.active(); }
-  bool holds_slot() const { return slot_held_; }
+  bool holds_slot() const { return slot_.held(); }
   std::size_t channels() const { return set_.wanted(); }
   const hub_life& hub() const { return hub_; }
   struct counters {
@@ -103,13 +117,6 @@ class failover {
   const counters& counts() const { return counts_; }
 
  private:
-  enum class own_state { off, starting, live };
-  // Up to where the stream of the side that took over is dropped.
-  struct cut {
-    side on = side::none;
-    std::string mark;  // own: the payload to come back; hub: the channel to be answered
-    bool second = false;
-  };
   struct standing {
     side source = side::none;
     bool healthy = false;
@@ -136,7 +143,6 @@ class failover {
   void hub_answer(const std::string& q, const nack* refusal, steady_time now, actions& out);
   void hub_refused(const std::string& q, subscription& s, const nack& refusal, steady_time now, actions& out);
   void hub_status(const status& s, steady_time now, actions& out);
-  void judge_full(steady_time now);
   void hub_welcome(welcome w, steady_time now, actions& out);
   void drop_hub(std::string reason, bool slow, steady_time now, actions& out);
   void hub_gone(std::string reason, bool slow, steady_time now, actions& out);
@@ -150,9 +156,8 @@ class failover {
   void decide(steady_time now, actions& out);
   void choose_side(steady_time now, actions& out);
   bool own_wanted(steady_time now) const;
-  bool yields(steady_time now) const;
   // The hub is to be left for an own connection, exactly.
-  bool leaving() const { return hub_.draining() || over_limit_; }
+  bool leaving() const { return hub_.draining() || over_limit_.has_value(); }
   void limit_stands(actions& out);
   void tend_own(steady_time now, actions& out);
   void leave(gap_cause cause, steady_time now);
@@ -160,10 +165,12 @@ class failover {
   void settle(const std::string& channel, subscription& s, actions& out);
   void settle_all(actions& out);
   void reconcile(const std::string& channel, steady_time now, actions& out);
+  std::string fresh_secret() const;
+  std::string fresh_mark(side s) const;
   void begin_cut(side s, steady_time now, actions& out);
+  void send_mark(steady_time now, actions& out);
   void hub_cut_answered(steady_time now, actions& out);
   void end_cut(actions& out);
-  void plan_return(steady_time now);
 
   // failover_joining.cpp: exact hand-overs
   void consider_handover(steady_time now, actions& out);
@@ -173,7 +180,6 @@ class failover {
   void passed(side s, steady_time now, actions& out);
   void abort_handover(steady_time now, actions& out);
   void break_handover(steady_time now, actions& out);
-  std::string fresh_mark() const;
   void cancel_handover(steady_time now, actions& out);
   void complete_handover(steady_time now, actions& out);
   void side_lost(side s, steady_time now, actions& out);
@@ -183,40 +189,17 @@ class failover {
   jitter jitter_;
   bool running_ = false;
   hub_life hub_;
-  own_state own_ = own_state::off;
-  std::string own_trouble_;
-  std::string own_database_;
-  std::string own_system_id_;
-  int own_backend_ = 0;
-  bool slot_held_ = false;
-  bool slot_asked_ = false;
-  bool slot_missed_ = false;  // wanted and not to be had: as under `poll`
-  std::string slot_trouble_;
-  steady_time slot_at_{};
-  subscriptions set_;
-  side serving_ = side::none;
-  side delivered_ = side::none;  // the side whose notifications the application has seen last
-  bool overlap_ = false;         // the hub has delivered since the present own session began
-  cut cut_;
+  hub_grace grace_;
+  own_life own_;
+  own_slot slot_;
+  return_plan return_;
   handover handover_;
-  std::size_t joining_ = 0;  // channels not yet active on the new side
-  std::vector<std::string> deferred_;
-  bool over_limit_ = false;  // the hub refused a channel for its limit
-  std::string limit_reason_;
-  bool full_ = false;          // the hub has said that it finds no connection
-  bool yield_due_ = false;     // yield_at_ counts
-  steady_time yield_at_{};     // then the own one is given up
-  steady_time yield_until_{};  // for so long
-  steady_time fall_at_{};      // ill health of the hub is borne until then
-  bool ill_ = false;           // and has begun
-  steady_time return_at_{};    // the next hand-over to the hub, once it is well
-  bool return_due_ = false;    // return_at_ counts
-  steady_time drain_at_{};     // the next hand-over to the own connection
-  steady_time hub_since_{};    // served by it
-  unsigned short_stays_ = 0;   // on the hub, in a row
-  steady_time poll_at_{};
-  bool polling_ = false;  // poll_at_ counts, every poll_interval
-  bool safety_ = false;   // or every safety_poll
+  stream_cut cut_;
+  subscriptions set_;
+  reminders reminders_;
+  side serving_ = side::none;
+  std::optional<std::string> over_limit_;  // the hub refused a channel for its limit, with these words
+  steady_time drain_at_{};                 // the next hand-over to the own connection
   standing announced_;
   counters counts_;
 };

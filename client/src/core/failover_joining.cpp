@@ -19,43 +19,39 @@ bool differ(const std::optional<std::string>& hub, const std::string& own) {
 }  // namespace
 
 void failover::consider_handover(steady_time now, actions& out) {
-  if (handover_.active() || cut_.on != side::none || own_ != own_state::live) return;
+  if (handover_.active() || cut_.active() || !own_.live()) return;
   if (serving_ == side::hub && hub_.healthy() && leaving() && now >= drain_at_)
     return begin_handover(side::own, now, out);
   if (serving_ != side::own || settings_.policy == policy::direct) return;
   if (!hub_.healthy() || hub_.draining()) {
-    return_due_ = false;
-    return;
+    return return_.cancel();
   }
-  if (!return_due_) plan_return(now);
-  if (now < return_at_) return;
-  if (differ(hub_.welcome().db, own_database_) || differ(hub_.welcome().system_id, own_system_id_)) {
-    return_at_ = now + settings_.return_delay_cap;  // another database: it stays on its own
-    return;
-  }
+  if (!return_.planned()) return_.plan(jitter_.next(), now);
+  if (!return_.due(now)) return;
+  // Of another database: it stays on its own.
+  if (differ(hub_.welcome().db, own_.database()) || differ(hub_.welcome().system_id, own_.system_id()))
+    return return_.put_off(now);
   begin_handover(side::hub, now, out);
 }
 
 void failover::begin_handover(side to, steady_time now, actions& out) {
   handover_.begin(to, now + settings_.handover_deadline);
-  joining_ = 0;
   for (auto& [channel, s] : set_.all()) {
     if (!s.wanted) continue;
-    s.joining = !s.active(to);
-    if (s.joining) ++joining_;
+    set_.set_joining(s, !s.active(to));
     if (to == side::hub && !s.at_hub) sub(channel, s, now, out);
   }
   fence_if_joined(now, out);
 }
 
 void failover::joined(subscription& s, steady_time now, actions& out) {
-  if (!std::exchange(s.joining, false)) return;
-  --joining_;
+  if (!s.joining) return;
+  set_.set_joining(s, false);
   fence_if_joined(now, out);
 }
 
 void failover::fence_if_joined(steady_time now, actions& out) {
-  if (handover_.now_in() != handover::phase::joining || joining_ > 0) return;
+  if (handover_.now_in() != handover::phase::joining || set_.joining() > 0) return;
   const auto number = settings_.secret();
   handover_.fence(number, hub_.welcome().fence + ":" + std::to_string(number));
   out.emplace_back(say_own{handover_.payload()});
@@ -73,13 +69,12 @@ void failover::abort_handover(steady_time now, actions& out) {
   for (auto& e : handover_.take(handover_.from())) hand_out(std::move(e), out);
   handover_.end();
   ++counts_.aborted;
-  for (auto& [channel, s] : set_.all()) s.joining = false;
+  set_.end_joining();
   if (to == side::hub) {
     if (hub_.up())
       for (auto& [channel, s] : set_.all())
         if (s.at_hub) unsub(channel, s, out);
-    ++short_stays_;
-    plan_return(now);
+    return_.failed(jitter_.next(), now);
   } else {
     drain_at_ = now + again_soon;
   }
@@ -98,7 +93,7 @@ void failover::break_handover(steady_time now, actions& out) {
 void failover::cancel_handover(steady_time now, actions& out) {
   handover_.end();
   ++counts_.aborted;
-  for (auto& [channel, s] : set_.all()) s.joining = false;
+  set_.end_joining();
   leave(serving_ == side::hub ? gap_cause::hub_lost : gap_cause::reconnect, now);
   choose_side(now, out);
   release_deferred(now, out);
@@ -110,21 +105,19 @@ void failover::complete_handover(steady_time now, actions& out) {
   handover_.end();
   ++counts_.handovers;
   serving_ = to;
-  delivered_ = to;
-  return_due_ = false;
+  return_.cancel();
   for (auto& [channel, s] : set_.all()) {
     set_.set_served(s, s.acked && s.active(to) && s.owed == gap_cause::none);
     settle(channel, s, out);
   }
   for (auto& e : held) hand_out(std::move(e), out);
-  delivered_ = to;
-  overlap_ = false;
+  cut_.passed(to);
   if (to == side::hub) {
-    hub_since_ = now;
+    return_.arrived(now);
     stop_own(out);
   } else {
     const std::string why =
-        over_limit_ ? "the hub refused a channel: " + limit_reason_ : "the hub is stopping";
+        over_limit_ ? "the hub refused a channel: " + *over_limit_ : "the hub is stopping";
     if (hub_.open() || trying_hub()) drop_hub(why, false, now, out);
     hub_.hold_off(now + after_drain);
   }
@@ -154,20 +147,15 @@ void failover::side_lost(side s, steady_time now, actions& out) {
   handover_.end();
   ++counts_.aborted;
   leave(s == side::hub ? gap_cause::hub_lost : gap_cause::reconnect, now);
-  for (auto& [channel, entry] : set_.all()) entry.joining = false;
-  delivered_ = to;  // the fence was the cut
-  overlap_ = false;
+  set_.end_joining();
+  cut_.passed(to);  // the fence was the cut
   serve(to, now, out);
   for (auto& e : held) hand_out(std::move(e), out);
   release_deferred(now, out);
 }
 
 void failover::release_deferred(steady_time now, actions& out) {
-  for (const auto& channel : std::exchange(deferred_, {})) {
-    auto* s = set_.find(channel);
-    if (s == nullptr || !std::exchange(s->deferred, false)) continue;
-    reconcile(channel, now, out);
-  }
+  for (const auto& channel : set_.take_deferred()) reconcile(channel, now, out);
 }
 
 }  // namespace pgwake::client

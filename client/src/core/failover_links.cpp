@@ -25,14 +25,13 @@ void failover::hand_out(event e, actions& out) {
   // Nothing before the ack, and nothing newer than a gap before that gap.
   const auto* s = set_.find(e.channel);
   if (s == nullptr || !s->served) return;
-  delivered_ = e.source;
-  overlap_ = overlap_ || e.source == side::hub;
+  cut_.delivered(e.source);
   out.emplace_back(deliver{std::move(e)});
 }
 
 void failover::route(side s, event e, steady_time now, actions& out) {
   if (!handover_.active()) {
-    if (s == serving_ && cut_.on != s) hand_out(std::move(e), out);
+    if (s == serving_ && !cut_.drops(s)) hand_out(std::move(e), out);
     return;
   }
   switch (handover_.where(s)) {
@@ -90,18 +89,17 @@ void failover::hub_gone(std::string reason, bool slow, steady_time now, actions&
     const auto& channel = (it++)->first;
     if (!s.wanted) set_.tidy(channel);
   }
-  if (cut_.on == side::hub) cut_ = {};
-  over_limit_ = false;
+  cut_.give_up(side::hub);
+  over_limit_.reset();
   side_lost(side::hub, now, out);
 }
 
 bool failover::passes(wake& w, steady_time now, event& out) {
-  if (!hub_.open() || handover_.active() || serving_ != side::hub || cut_.on == side::hub) return false;
+  if (!hub_.open() || handover_.active() || serving_ != side::hub || cut_.drops(side::hub)) return false;
   const auto* s = set_.find(w.q);
   if (s == nullptr || !s->served) return false;
   hub_.heard(now);
-  delivered_ = side::hub;
-  overlap_ = true;
+  cut_.delivered(side::hub);
   out = event_of(w);
   return true;
 }
@@ -135,7 +133,7 @@ void failover::hub_message(from_hub message, steady_time now, actions& out) {
     hub_status(*s, now, out);
   } else if (const auto* f = std::get_if<pgwake::fence>(&message)) {
     // Anybody may repeat a fence once it is seen; only the first was said by the own session.
-    const bool own = f->by == 0 || f->by == own_backend_;
+    const bool own = f->by == 0 || f->by == own_.backend();
     if (handover_.fencing() && f->id == handover_.id() && own) passed(side::hub, now, out);
   }
   decide(now, out);
@@ -146,31 +144,12 @@ void failover::hub_welcome(pgwake::welcome w, steady_time now, actions& out) {
   if (settings_.database && w.db && *settings_.database != *w.db)
     return drop_hub("the hub serves database " + *w.db + ", not " + *settings_.database, true, now, out);
   hub_.welcomed(w, jitter_.next(), now);
-  full_ = yield_due_ = false;
-}
-
-// It finds no connection: the own one is left to it, though not by all clients at once. Said again after
-// another trouble, it is another time.
-void failover::judge_full(steady_time now) {
-  if (full_ && !hub_.full()) full_ = yield_due_ = ill_ = false;
-  if (!hub_.full() || std::exchange(full_, true)) return;
-  const auto spread = static_cast<double>(settings_.yield_spread.count());
-  yield_at_ = now + millis{static_cast<std::int64_t>(jitter_.next() * spread)};
-  yield_due_ = true;
-  yield_until_ = yield_at_ + settings_.yield_patience;
+  grace_.welcomed();
 }
 
 void failover::hub_status(const status& s, steady_time now, actions& out) {
   hub_.told(s, now);
-  judge_full(now);
-  if (hub_.unhealthy() && !ill_) {
-    const auto grace = settings_.unhealthy_grace;
-    ill_ = true;
-    fall_at_ = now + grace +
-               millis{static_cast<std::int64_t>(jitter_.next() * static_cast<double>(grace.count()) / 4)};
-  }
-  if (hub_.healthy()) ill_ = false;
-  if (full_) fall_at_ = std::max(fall_at_, yield_until_);
+  grace_.told(hub_, jitter_, now);
   if (!handover_.active()) return;
   // On the way to a hub that is ill or leaving, or from one that cannot carry the fence.
   const bool broken = !hub_.healthy() || (handover_.to() == side::hub && hub_.draining());
@@ -182,7 +161,7 @@ void failover::hub_status(const status& s, steady_time now, actions& out) {
 }
 
 void failover::hub_answer(const std::string& q, const nack* refusal, steady_time now, actions& out) {
-  if (cut_.on == side::hub && q == cut_.mark) {
+  if (cut_.at_mark(side::hub, q)) {
     hub_.answered(now);
     return hub_cut_answered(now, out);
   }
@@ -213,21 +192,20 @@ void failover::hub_refused(const std::string& q, subscription& s, const nack& re
   if (serving_ != side::hub) return;
   if (refusal.why != code::limit || !settings_.may_listen())
     return refuse(q, refusal.why, refusal.reason, out);
-  over_limit_ = true;
-  limit_reason_ = refusal.reason;
+  over_limit_ = refusal.reason;
   if (s.acked && s.owed == gap_cause::none) s.owed = gap_cause::reconnect;
   set_.set_served(s, false);
-  if (slot_missed_) limit_stands(out);
+  if (slot_.missed()) limit_stands(out);
 }
 
 // No own connection is to be had instead: the hub's limit is the caller's error after all.
 void failover::limit_stands(actions& out) {
   if (!over_limit_ || serving_ != side::hub) return;
-  over_limit_ = false;
+  const auto reason = *std::exchange(over_limit_, std::nullopt);
   std::vector<std::string> refused;
   for (const auto& [channel, s] : set_.all())
     if (s.wanted && !s.at_hub && !s.deferred) refused.push_back(channel);
-  for (const auto& channel : refused) refuse(channel, code::limit, limit_reason_, out);
+  for (const auto& channel : refused) refuse(channel, code::limit, reason, out);
 }
 
 void failover::sub(const std::string& channel, subscription& s, steady_time now, actions& out) {
@@ -244,9 +222,8 @@ void failover::unsub(const std::string& channel, subscription& s, actions& out) 
 }
 
 void failover::start_own(actions& out) {
-  own_ = own_state::starting;
-  own_trouble_ = "connecting";
-  overlap_ = false;
+  own_.begin();
+  cut_.own_session_changed();
   out.emplace_back(client::start_own{});
   for (auto& [channel, s] : set_.all()) {
     if (!s.wanted) continue;
@@ -257,53 +234,45 @@ void failover::start_own(actions& out) {
 
 void failover::stop_own(actions& out) {
   out.emplace_back(client::stop_own{});
-  own_ = own_state::off;
+  own_.end();
   forget_own();
   for (auto it = set_.all().begin(); it != set_.all().end();) {
     it->second.at_own = false;
     const auto& channel = (it++)->first;
     if (!set_.wants(channel)) set_.tidy(channel);
   }
-  if (std::exchange(slot_held_, false)) out.emplace_back(release_slot{});
+  if (slot_.give_back()) out.emplace_back(release_slot{});
 }
 
 void failover::forget_own() {
   for (auto& [channel, s] : set_.all()) s.own_active = false;
-  overlap_ = false;
-  if (cut_.on == side::own) cut_ = {};
+  cut_.own_session_changed();
+  cut_.give_up(side::own);
 }
 
 void failover::own_live(const std::string& database, const std::string& system_id, int backend,
                         steady_time now, actions& out) {
-  if (own_ != own_state::starting) return;
-  own_ = own_state::live;
-  own_database_ = database;
-  own_system_id_ = system_id;
-  own_backend_ = backend;
-  own_trouble_.clear();
+  if (!own_.became_live(database, system_id, backend)) return;
   drain_at_ = now;
   decide(now, out);
 }
 
 void failover::own_lost(std::string reason, steady_time now, actions& out) {
-  if (own_ != own_state::live) return;
-  own_ = own_state::starting;
-  own_trouble_ = std::move(reason);
+  if (!own_.lost(std::move(reason))) return;
   forget_own();
   side_lost(side::own, now, out);
   decide(now, out);
 }
 
 void failover::own_trouble(std::string reason, steady_time now, actions& out) {
-  if (own_ != own_state::starting) return;
-  own_trouble_ = std::move(reason);
+  if (!own_.failed(std::move(reason))) return;
   limit_stands(out);
   decide(now, out);
 }
 
 void failover::own_activated(const std::string& channel, steady_time now, actions& out) {
   auto* s = set_.find(channel);
-  if (s == nullptr || !s->at_own || s->own_active || own_ != own_state::live) return;
+  if (s == nullptr || !s->at_own || s->own_active || !own_.live()) return;
   s->own_active = true;
   if (handover_.active() && handover_.to() == side::own) joined(*s, now, out);
   if (s->wanted) settle(channel, *s, out);
@@ -317,21 +286,23 @@ void failover::own_refused(const std::string& channel, code why, const std::stri
   s->at_own = s->own_active = false;
   // While the hub serves it, it stays with the hub; what the own connection cannot have shows when
   // it must serve.
-  if (handover_.active() && handover_.to() == side::own)
+  if (handover_.active() && handover_.to() == side::own) {
     abort_handover(now, out);
-  else if (serving_ != side::hub)
+  } else if (serving_ != side::hub) {
     refuse(channel, why, reason, out);
+    fence_if_joined(now, out);  // a hand-over to the hub no longer waits for it
+  }
   decide(now, out);
 }
 
 void failover::own_notification(int by, std::string_view channel, std::string_view payload, steady_time now,
                                 actions& out) {
-  if (own_ != own_state::live) return;
+  if (!own_.live()) return;
   if (channel == fence_channel) {
-    if (by != own_backend_) return;  // somebody repeats what was said
+    if (by != own_.backend()) return;  // somebody repeats what was said
     if (handover_.fencing() && payload == handover_.payload())
       passed(side::own, now, out);
-    else if (cut_.on == side::own && payload == cut_.mark)
+    else if (cut_.at_mark(side::own, payload))
       end_cut(out);
     else
       return;
@@ -348,10 +319,10 @@ void failover::own_notification(int by, std::string_view channel, std::string_vi
 }
 
 void failover::own_said(std::string_view payload, bool ok, steady_time now, actions& out) {
-  if (ok || own_ != own_state::live) return;
+  if (ok || !own_.live()) return;
   if (handover_.fencing() && payload == handover_.payload()) {
     if (!handover_.old_lost()) abort_handover(now, out);
-  } else if (cut_.on == side::own && payload == cut_.mark) {
+  } else if (cut_.at_mark(side::own, payload)) {
     begin_cut(side::own, now, out);  // it could not commit; the stream stays dropped until one does
   }
   decide(now, out);

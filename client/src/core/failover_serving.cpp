@@ -28,8 +28,8 @@ void failover::decide(steady_time now, actions& out) {
 void failover::choose_side(steady_time now, actions& out) {
   if (handover_.active() && handover_.old_lost()) return;  // the new side has yet to pass the fence
   if (serving_ == side::hub && !hub_.up()) leave(gap_cause::hub_lost, now);
-  if (serving_ == side::own && own_ != own_state::live) leave(gap_cause::reconnect, now);
-  if (serving_ == side::hub && hub_.unhealthy() && own_ == own_state::live) {
+  if (serving_ == side::own && !own_.live()) leave(gap_cause::reconnect, now);
+  if (serving_ == side::hub && hub_.unhealthy() && own_.live()) {
     abort_handover(now, out);
     const std::string why = hub_.reason();
     leave(gap_cause::hub_lost, now);
@@ -37,69 +37,58 @@ void failover::choose_side(steady_time now, actions& out) {
   }
   if (serving_ != side::none) return;
   // An ill hub is no better than an own connection that is being made.
-  if (own_ == own_state::live)
+  if (own_.live())
     serve(side::own, now, out);
-  else if (hub_.up() && (own_ == own_state::off || hub_.healthy()))
+  else if (hub_.up() && (own_.off() || hub_.healthy()))
     serve(side::hub, now, out);
 }
 
 bool failover::own_wanted(steady_time now) const {
   if (settings_.policy == policy::poll || settings_.policy == policy::none) return false;
   if (handover_.active()) return true;
-  if (yields(now)) return false;
-  if (set_.wanted() == 0) return own_ != own_state::off && serving_ == side::own && !settings_.limited;
+  if (grace_.gives_way(hub_, own_.live(), now)) return false;
+  if (set_.wanted() == 0) return !own_.off() && serving_ == side::own && !settings_.limited;
   if (settings_.policy == policy::direct || serving_ == side::own) return true;
   if (hub_.now_in() == hub_life::state::off) return true;
   if (!hub_.up()) {
     if (!hub_.failed()) return false;  // the first attempt ever
-    const bool wanted_before = own_ != own_state::off || slot_missed_;
+    const bool wanted_before = !own_.off() || slot_.missed();
     return wanted_before || !trying_hub() || now >= hub_.began() + settings_.hub_patience;
   }
-  if (hub_.unhealthy()) return own_ != own_state::off || slot_missed_ || now >= fall_at_;
-  if (!hub_.told()) return own_ != own_state::off;
+  if (hub_.unhealthy()) return !own_.off() || slot_.missed() || grace_.over(now);
+  if (!hub_.told()) return !own_.off();
   return leaving();
 }
 
-// A hub that finds no connection gets this one's: it serves all. Once, so that nobody is deaf for longer if
-// that was of no use. An attempt that has not got one yet competes with the hub and ends at once.
-bool failover::yields(steady_time now) const {
-  return full_ && hub_.full() && now < yield_until_ && (own_ != own_state::live || now >= yield_at_);
-}
-
 void failover::tend_own(steady_time now, actions& out) {
-  yield_due_ = yield_due_ && now < yield_at_;
+  grace_.passed(now);
   if (!own_wanted(now)) {
-    slot_missed_ = false;
-    if (own_ != own_state::off) {
+    slot_.unwanted();
+    if (!own_.off()) {
+      const bool gives_way = grace_.gives_way(hub_, own_.live(), now);
       stop_own(out);
       if (serving_ == side::own) {
-        if (yields(now)) ++counts_.yielded;
+        if (gives_way) ++counts_.yielded;
         leave(gap_cause::reconnect, now);
       }
       choose_side(now, out);
     }
     return;
   }
-  if (own_ != own_state::off || slot_asked_) return;
-  if (!settings_.limited || slot_held_) return start_own(out);
-  if (slot_missed_ && now < slot_at_) return;
-  slot_asked_ = true;
+  if (!own_.off() || slot_.awaited()) return;
+  if (!settings_.limited || slot_.held()) return start_own(out);
+  if (!slot_.may_ask(now)) return;
+  slot_.asked();
   out.emplace_back(acquire_slot{});
 }
 
 void failover::slot(bool granted, std::string trouble, steady_time now, actions& out) {
-  slot_asked_ = false;
-  slot_missed_ = !granted;
-  slot_held_ = granted;
-  slot_trouble_ = std::move(trouble);
-  const auto retry = settings_.slot_retry;
-  slot_at_ = now + retry -
-             millis{static_cast<std::int64_t>(jitter_.next() * static_cast<double>(retry.count()) / 4)};
+  slot_.answered(granted, std::move(trouble), jitter_.next(), now);
   if (!granted) limit_stands(out);
   if (granted && running_ && own_wanted(now)) {
     start_own(out);
   } else if (granted) {
-    slot_held_ = false;
+    slot_.give_back();
     out.emplace_back(release_slot{});
   }
   decide(now, out);
@@ -107,12 +96,10 @@ void failover::slot(bool granted, std::string trouble, steady_time now, actions&
 
 // Nobody serves from here on. What was being served will owe a gap.
 void failover::leave(gap_cause cause, steady_time now) {
-  if (serving_ == side::hub) {
-    short_stays_ = now - hub_since_ < settings_.long_stay ? short_stays_ + 1 : 0;
-  }
+  if (serving_ == side::hub) return_.left(now);
   serving_ = side::none;
-  cut_ = {};
-  return_due_ = false;
+  cut_.give_up();
+  return_.cancel();
   for (auto& [channel, s] : set_.all()) {
     set_.set_served(s, false);
     if (s.acked && s.owed == gap_cause::none) s.owed = cause;
@@ -121,26 +108,26 @@ void failover::leave(gap_cause cause, steady_time now) {
 
 void failover::serve(side s, steady_time now, actions& out) {
   serving_ = s;
-  return_due_ = false;
+  return_.cancel();
   if (s == side::hub) {
-    hub_since_ = now;
+    return_.arrived(now);
     for (auto& [channel, entry] : set_.all())
       if (entry.wanted && !entry.at_hub) sub(channel, entry, now, out);
-    if (delivered_ == side::own) begin_cut(side::hub, now, out);
+    if (cut_.needed(side::hub)) begin_cut(side::hub, now, out);
   } else {
     if (hub_.connects() > 0) ++counts_.falls;
     for (auto& [channel, entry] : set_.all()) {
       if (!entry.wanted || std::exchange(entry.at_own, true)) continue;
       out.emplace_back(want_own{channel});
     }
-    if (overlap_) begin_cut(side::own, now, out);
+    if (cut_.needed(side::own)) begin_cut(side::own, now, out);
   }
   settle_all(out);
 }
 
 // Whether a channel is served now; then what is owed is announced and whoever waits is answered.
 void failover::settle(const std::string& channel, subscription& s, actions& out) {
-  if (!s.wanted || serving_ == side::none || cut_.on == serving_ || !s.active(serving_)) return;
+  if (!s.wanted || serving_ == side::none || cut_.drops(serving_) || !s.active(serving_)) return;
   if (s.owed != gap_cause::none) {
     event e;
     e.source = serving_;
@@ -165,7 +152,7 @@ void failover::reconcile(const std::string& channel, steady_time now, actions& o
     if (s->wanted && serving_ == side::hub && !s->at_hub) sub(channel, *s, now, out);
     if (s->at_hub && (!s->wanted || serving_ != side::hub)) unsub(channel, *s, out);
   }
-  if (own_ != own_state::off) {
+  if (!own_.off()) {
     if (s->wanted && !s->at_own) {
       s->at_own = true;
       out.emplace_back(want_own{channel});
@@ -180,7 +167,7 @@ void failover::reconcile(const std::string& channel, steady_time now, actions& o
 }
 
 // 32 digits.
-std::string failover::fresh_mark() const {
+std::string failover::fresh_secret() const {
   std::string out;
   for (int i = 0; i < 2; ++i) {
     auto word = settings_.secret();
@@ -189,39 +176,38 @@ std::string failover::fresh_mark() const {
   return out;
 }
 
+std::string failover::fresh_mark(side s) const {
+  return (s == side::own ? "cut-" : cut_channel) + fresh_secret();
+}
+
 void failover::begin_cut(side s, steady_time now, actions& out) {
-  cut_ = {s, std::string(s == side::own ? "cut-" : cut_channel) + fresh_mark(), false};
-  if (s == side::own) {
-    out.emplace_back(say_own{cut_.mark});
+  cut_.begin(s, fresh_mark(s));
+  send_mark(now, out);
+}
+
+// Into the stream that is being cut.
+void failover::send_mark(steady_time now, actions& out) {
+  if (cut_.drops(side::own)) {
+    out.emplace_back(say_own{cut_.mark()});
   } else {
     hub_.asked(now);
-    out.emplace_back(send_hub{pgwake::sub{{cut_.mark, ""}}});
+    out.emplace_back(send_hub{pgwake::sub{{cut_.mark(), ""}}});
   }
 }
 
 // A refusal ends a cut as well: this hub lets nobody make one, and a repetition is better than silence.
 void failover::hub_cut_answered(steady_time now, actions& out) {
   pgwake::unsub done;
-  done.q.text = cut_.mark;
+  done.q.text = cut_.mark();
   out.emplace_back(send_hub{std::move(done)});
-  if (cut_.second) return end_cut(out);
-  begin_cut(side::hub, now, out);
-  cut_.second = true;
+  if (cut_.at_last_mark()) return end_cut(out);
+  cut_.go_on(fresh_mark(side::hub));
+  send_mark(now, out);
 }
 
 void failover::end_cut(actions& out) {
-  delivered_ = std::exchange(cut_, {}).on;
-  overlap_ = false;
+  cut_.end();
   settle_all(out);
-}
-
-// When to hand over to the hub, now that it is well: soon, but not all at once, and later each time it
-// did not last.
-void failover::plan_return(steady_time now) {
-  const auto doubled = settings_.return_delay.count() << std::min(std::max(short_stays_, 1U) - 1, 16U);
-  const auto most = static_cast<double>(std::min<std::int64_t>(doubled, settings_.return_delay_cap.count()));
-  return_at_ = now + millis{static_cast<std::int64_t>(most * (0.1 + 0.9 * jitter_.next()))};
-  return_due_ = true;
 }
 
 }  // namespace pgwake::client

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/src/core/failover_types.hpp"
+#include "client/src/core/types.hpp"
 #include "common/upstream.hpp"
 
 namespace pgwake::client {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/src/core/failover_machine.hpp"
+#include "client/src/core/machine.hpp"
 #include "client/src/settings/settings.hpp"
 #include "client/src/shell/fork_guard.hpp"
 #include "client/src/shell/hub_link.hpp"

@@ -270,6 +270,26 @@ TEST_CASE("C6: sub and unsub wait for the end of a hand-over") {
   CHECK(r.seen() == "ok 1");
 }
 
+TEST_CASE(
+    "C6: a channel that the own connection refuses on the way to the hub is waited for no longer, nor kept there") {
+  failover_rig r;
+  r.on_own({"c", "d"});
+  r.pass(millis{2'000});
+  r.hub_up();
+  r.pass(millis{1'100});
+  REQUIRE(r.core.handing_over());
+  r.hub_acks("c");
+  r.words();
+  r.core.own_refused("d", code::forbidden, "no longer allowed", r.now, r.out);
+  CHECK(r.did("say TOKEN:1"));
+  r.hub_acks("d");  // asked for before
+  r.own_wakes("pgwake.fence", "TOKEN:1");
+  r.hub_fence(1);
+  CHECK(r.core.source() == client::side::hub);
+  CHECK(r.core.channels() == 1);
+  CHECK(r.did("unsub d"));
+}
+
 TEST_CASE("C6: a hub of another database or cluster is not returned to") {
   failover_rig r;
   r.on_own({"c"});

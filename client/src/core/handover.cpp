@@ -1,4 +1,4 @@
-#include "client/src/core/failover_handover.hpp"
+#include "client/src/core/handover.hpp"
 
 #include <utility>
 

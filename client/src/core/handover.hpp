@@ -4,7 +4,7 @@
 #include <deque>
 #include <string>
 
-#include "client/src/core/failover_types.hpp"
+#include "client/src/core/types.hpp"
 
 namespace pgwake::client {
 

@@ -1,4 +1,4 @@
-#include "client/src/core/failover_machine.hpp"
+#include "client/src/core/machine.hpp"
 
 #include <type_traits>
 #include <utility>

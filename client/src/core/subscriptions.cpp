@@ -1,4 +1,4 @@
-#include "client/src/core/failover_set.hpp"
+#include "client/src/core/subscriptions.hpp"
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ void subscriptions::want(subscription& s) {
 void subscriptions::unwant(subscription& s) {
   if (s.wanted) --wanted_;
   s.wanted = false;
-  s.joining = false;
+  set_joining(s, false);
   s.owed = gap_cause::none;
   set_served(s, false);
   set_acked(s, false);
@@ -38,6 +38,26 @@ void subscriptions::set_acked(subscription& s, bool acked) {
 void subscriptions::set_served(subscription& s, bool served) {
   if (s.served != served) served ? ++served_ : --served_;
   s.served = served;
+}
+
+void subscriptions::set_joining(subscription& s, bool joining) {
+  if (s.joining != joining) joining ? ++joining_ : --joining_;
+  s.joining = joining;
+}
+
+void subscriptions::end_joining() {
+  for (auto& [channel, s] : all_) s.joining = false;
+  joining_ = 0;
+}
+
+void subscriptions::defer(const std::string& channel, subscription& s) {
+  if (!std::exchange(s.deferred, true)) deferred_.push_back(channel);
+}
+
+std::vector<std::string> subscriptions::take_deferred() {
+  auto channels = std::exchange(deferred_, {});
+  for (const auto& channel : channels) all_.at(channel).deferred = false;
+  return channels;
 }
 
 void subscriptions::tidy(const std::string& channel) {

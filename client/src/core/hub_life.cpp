@@ -1,4 +1,4 @@
-#include "client/src/core/failover_hub.hpp"
+#include "client/src/core/hub_life.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/src/core/failover_types.hpp"
+#include "client/src/core/types.hpp"
 
 namespace pgwake::client {
 
@@ -43,6 +43,12 @@ class subscriptions {
   void unwant(subscription& s);  // nor acked, served, owed
   void set_acked(subscription& s, bool acked);
   void set_served(subscription& s, bool served);
+  // A hand-over waits for it to be active on the new side, or no longer does.
+  void set_joining(subscription& s, bool joining);
+  void end_joining();
+  // Changed during a hand-over: put off until its end.
+  void defer(const std::string& channel, subscription& s);
+  std::vector<std::string> take_deferred();
   // Forgets the entry if nothing holds it. Invalidates references to it.
   void tidy(const std::string& channel);
 
@@ -62,6 +68,7 @@ class subscriptions {
   std::size_t wanted() const { return wanted_; }
   std::size_t unserved() const { return acked_ - served_; }
   std::size_t acked() const { return acked_; }
+  std::size_t joining() const { return joining_; }
   bool waiting() const { return !requests_.empty(); }
   table& all() { return all_; }
   const table& all() const { return all_; }
@@ -79,6 +86,8 @@ class subscriptions {
   std::size_t wanted_ = 0;
   std::size_t acked_ = 0;
   std::size_t served_ = 0;
+  std::size_t joining_ = 0;
+  std::vector<std::string> deferred_;
 };
 
 }  // namespace pgwake::client
