@@ -29,7 +29,8 @@ constexpr std::uint64_t per_subscription = 164;
 // users have their turns, and then no user's limit counts them.
 constexpr std::uint64_t itself = 4 * kib;
 constexpr std::uint64_t of_worker = itself + pgwake::max_frame_from_worker + worker_io::read_size;
-// A session of the front door: two messages unread, answers to those before them, settings.
+// A session of the front door: two messages unread, answers to those before them, settings. What it keeps
+// beyond that counts as outboxes do.
 constexpr std::uint64_t of_session =
     itself + 2 * door::max_client_message + worker_io::read_size + door::session::most_said +
     door::virtual_settings::most_custom * (door::virtual_settings::most_value + 128);

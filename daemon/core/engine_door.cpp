@@ -45,6 +45,8 @@ void engine::take(front_door::action& a, steady_time now) {
     hub_.say(y->worker, std::move(y->bytes), now);
   } else if (auto* h = std::get_if<front_door::hold>(&a)) {
     hub_.hold(h->worker, h->on);
+  } else if (auto* k = std::get_if<front_door::keeps>(&a)) {
+    hub_.keeps(k->worker, k->bytes);
   } else if (auto* n = std::get_if<front_door::admitted>(&a)) {
     if (const auto m = members_.find(n->worker); m != members_.end()) m->second.name = shown_name(n->name);
   } else if (auto* x = std::get_if<front_door::not_served>(&a)) {

@@ -73,11 +73,15 @@ struct front_door::seat {
   bool gap_due = false;       // a notice there, as soon as it may be sent
   bool held = false;
   bool gone = false;
+  std::size_t keeps = 0;                       // as its owner was told
   std::uint64_t read = 0;                      // messages
   std::optional<steady_time> begun;            // when the unfinished message began
   std::optional<steady_time> leaves_at;        // then it is closed
   std::optional<door::sql_error> leaves_with;  // so
   std::optional<steady_time> due;              // as in due_
+
+  // It misses notifications while the upstream is lost. What is said on gap_channel waits for it.
+  bool misses_some() const { return session.acks_held() > (told_of_gaps ? 1U : 0U); }
 };
 
 front_door::front_door(limits l) : limits_(l) {}
@@ -148,6 +152,8 @@ void front_door::after(worker_id id, seat& s, steady_time now) {
   }
   if (s.gap_due && s.session.idle()) tell_gap(s);
   if (auto& out = s.session.output(); !out.empty()) actions_.emplace_back(say{id, std::exchange(out, {})});
+  const auto keeps_now = (s.session.bytes_held() + 1'023) / 1'024 * 1'024;
+  if (std::exchange(s.keeps, keeps_now) != keeps_now) actions_.emplace_back(keeps{id, keeps_now});
   const bool hold_now = !s.session.idle() || s.lapsed;
   if (std::exchange(s.held, hold_now) != hold_now) actions_.emplace_back(hold{id, hold_now});
   if (s.session.closed() && !std::exchange(s.gone, true))
@@ -264,7 +270,7 @@ void front_door::served_by(upstream_facts facts, steady_time now) {
 void front_door::lost(steady_time now) {
   health(false, now);
   for (auto& [id, s] : seats_) {
-    if (!s->session.holds_acks()) continue;
+    if (s->session.acks_held() == 0) continue;
     s->lapsed = true;
     s->gap_due = false;
     if (!draining_) s->leaves_at.reset();
@@ -289,6 +295,8 @@ void front_door::health(bool healthy, steady_time now) {
     if (s->lapsed && s->told_of_gaps) {
       s->lapsed = false;
       s->gap_due = true;
+    } else if (s->session.acks_held() == 0) {  // it has ended its LISTENs meanwhile
+      s->lapsed = false;
     } else if (s->lapsed && !draining_) {
       ++counts_.gap_closes;
       finish_at(id, *s, now + spread * s->share / 1'000, gap_told);
@@ -350,8 +358,8 @@ void front_door::tick(steady_time now) {
   for (auto& [id, s] : seats_) {
     if (s->waiting) {
       judge_admission(id, *s, now);
-    } else if (!draining_ && !s->gone && (s->session.holds_acks() || s->session.subscribing())) {
-      if (s->session.holds_acks()) ++counts_.gap_closes;
+    } else if (!draining_ && !s->gone && (s->misses_some() || s->session.subscribing())) {
+      if (s->misses_some()) ++counts_.gap_closes;
       finish_at(id, *s, now + spread * s->share / 1'000, gap_lasts);
     }
   }
@@ -369,7 +377,7 @@ std::optional<steady_time> front_door::deadline() const {
 
 std::size_t front_door::listeners() const {
   return static_cast<std::size_t>(std::count_if(seats_.begin(), seats_.end(), [](const auto& s) {
-    return !s.second->gone && s.second->session.holds_acks();
+    return !s.second->gone && s.second->session.acks_held() > 0;
   }));
 }
 

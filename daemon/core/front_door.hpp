@@ -80,7 +80,12 @@ class front_door {
     worker_id worker;
     door::sql_error why;
   };
-  using action = std::variant<subscribe, unsubscribe, say, hold, admitted, close, not_served>;
+  // What the session keeps in memory at its client's wish, in whole KiB.
+  struct keeps {
+    worker_id worker;
+    std::size_t bytes;
+  };
+  using action = std::variant<subscribe, unsubscribe, say, hold, admitted, close, not_served, keeps>;
 
   explicit front_door(limits l);
   ~front_door();

@@ -89,15 +89,15 @@ void hub::look_at_slow(steady_time now) {
   }
 }
 
-// Whom D8 takes first: of the user whose workers' outboxes take the most together the one that
-// takes the most.
+// Whom D8 takes first: of the user whose workers' outboxes take the most together, with what is kept for
+// them, the one that takes the most.
 hub::worker* hub::fullest_of_fullest() const {
   std::unordered_map<const user*, std::size_t> sums;
-  for (const auto& [id, w] : workers_) sums[w->of] += w->out.memory();
+  for (const auto& [id, w] : workers_) sums[w->of] += w->memory();
   worker* fullest = nullptr;
   for (const auto& [id, w] : workers_) {
     if (fullest == nullptr ||
-        std::pair(sums[w->of], w->out.memory()) > std::pair(sums[fullest->of], fullest->out.memory()))
+        std::pair(sums[w->of], w->memory()) > std::pair(sums[fullest->of], fullest->memory()))
       fullest = w.get();
   }
   return fullest;
@@ -107,12 +107,12 @@ hub::worker* hub::fullest_of_fullest() const {
 void hub::judge_total() {
   const auto condemn = [this](worker& w, const char* reason) {
     ++totals_.evicted;
-    actions_.push_back(evict{w.id, reason, w.out.memory(), w.out.frames()});
+    actions_.push_back(evict{w.id, reason, w.memory(), w.out.frames()});
     remove(w);
   };
   for (const auto id : std::exchange(doomed_, {}))
     if (auto* w = find(id)) condemn(*w, "slow");
-  while (outbox_bytes_ > limits_.outbox_total_max_bytes) {
+  while (outbox_bytes_ + kept_bytes_ > limits_.outbox_total_max_bytes) {
     auto* fullest = fullest_of_fullest();
     if (fullest == nullptr) return;
     condemn(*fullest, "fullest");
@@ -149,6 +149,7 @@ void hub::remove(worker& w) {
   release(w);
   no_longer_slow(w);
   outbox_bytes_ -= w.out.memory();
+  kept_bytes_ -= w.kept;
   if (--w.of->workers == 0) users_.erase(w.of->who.uid);
   workers_.erase(w.id);
 }
@@ -367,6 +368,13 @@ void hub::hold(worker_id id, bool on) {
   if (on) return w->out.hold();
   w->out.release();
   touch(*w);
+}
+
+void hub::keeps(worker_id id, std::size_t bytes) {
+  auto* w = find(id);
+  if (w == nullptr) return;
+  kept_bytes_ += bytes - std::exchange(w->kept, bytes);
+  judge_total();
 }
 
 void hub::finish(worker_id id, const bye& last, steady_time now) {

@@ -142,6 +142,8 @@ class hub {
   // The same for bytes of a dialect that answers by itself; wakes can be held back behind them.
   void say(worker_id id, std::string bytes, pgwake::steady_time now);
   void hold(worker_id id, bool on);
+  // What its dialect keeps for it in memory: counts for D8 as its outbox does.
+  void keeps(worker_id id, std::size_t bytes);
   // Its last frame: what it held is released, and nothing is queued for it any more. It stays until leave(),
   // so that its outbox can be written.
   void finish(worker_id id, const pgwake::bye& last, pgwake::steady_time now);
@@ -218,6 +220,7 @@ class hub {
   std::size_t worker_count() const { return workers_.size(); }
   std::size_t channel_count() const { return channels_.size(); }
   std::size_t outbox_bytes() const { return outbox_bytes_; }  // of memory, in all outboxes
+  std::size_t kept_bytes() const { return kept_bytes_; }      // by dialects, for all workers
   bool holds_subscriptions(worker_id id) const;
   bool takes_no(worker_id id) const;  // by its dialect
 
@@ -274,6 +277,7 @@ class hub {
   worker_id last_id_ = 0;
   std::size_t inactive_ = 0;  // channels that wait for their LISTEN
   std::size_t outbox_bytes_ = 0;
+  std::size_t kept_bytes_ = 0;
   std::size_t subscriptions_ = 0;
   totals totals_;
   duration_histogram ack_latency_;

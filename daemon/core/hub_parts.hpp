@@ -60,9 +60,12 @@ struct hub::worker {
   std::size_t repeated = 0;  // pending subs beyond the first of each channel
   std::string token;
   outbox out;
+  std::size_t kept = 0;                              // by its dialect
   std::unordered_map<channel*, std::uint32_t> held;  // and where in channel::held
   std::uint64_t delivered = 0;
   std::uint64_t coalesced = 0;
+
+  std::size_t memory() const { return out.memory() + kept; }
 };
 
 // One notification in every dialect it turns out to be needed in, each encoded once (D5).

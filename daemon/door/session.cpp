@@ -221,9 +221,9 @@ void session::fail(const sql_error& e) {
 }
 
 void session::simple_query(std::string_view sql) {
-  portals_.erase("");
-  prepared_.erase("");
-  const auto p = parse_sql(sql, settings_.get("standard_conforming_strings") == "off");
+  forget_portal("");
+  forget_statement("");
+  auto p = parse_sql(sql, settings_.get("standard_conforming_strings") == "off");
   if (p.error) {
     fail(*p.error);
     return ready();
@@ -236,7 +236,10 @@ void session::simple_query(std::string_view sql) {
     put_bare(out_, 'I');
     return ready();
   }
-  task_ = {p.statements, 0, true, {}, {}};
+  task_ = {};
+  for (const auto& one : p.statements) task_.bytes += bytes_of(one);
+  task_.statements = std::move(p.statements);
+  task_.simple = true;
   if (!explicit_block()) {
     settings_.begin();
     view_ = held_;
@@ -249,7 +252,7 @@ void session::go_on() {
   while (task_.next < task_.statements.size()) {
     const auto& s = task_.statements[task_.next++];
     std::vector<row> rows;
-    const value_maker values(facts_, settings_, held_);
+    const value_maker values(facts_, settings_, held_.all());
     const auto columns = values.columns(s);
     std::swap(out_, task_.reply);  // what is said now is held back
     const auto how = execute(s, {}, &rows);
@@ -267,8 +270,8 @@ void session::go_on() {
     }
     if (how == outcome::waiting) return;
     if (how == outcome::failed) {
-      task_.statements.clear();
       out_ += std::exchange(task_.reply, {});
+      task_ = {};
       fail(*std::exchange(error_, std::nullopt));
       return ready();
     }
@@ -287,9 +290,7 @@ void session::finish_simple() {
 }
 
 void session::acked(std::string_view channel) {
-  const auto it = awaited_.find(channel);
-  if (it == awaited_.end()) return;
-  subscribed_.insert(awaited_.extract(it));
+  if (!subscribed_.take(awaited_, channel)) return;
   if (!awaited_.empty() || state_ != state::subscribing) return;
   state_ = state::ready;
   if (!task_.tag.empty()) put_complete(task_.simple ? task_.reply : out_, std::exchange(task_.tag, {}));
@@ -299,11 +300,11 @@ void session::acked(std::string_view channel) {
 }
 
 void session::refused(std::string_view channel, const sql_error& why) {
-  if (const auto it = awaited_.find(channel); it != awaited_.end()) {
-    awaited_.erase(it);
+  if (awaited_.contains(channel)) {
+    awaited_.erase(channel);
   } else {
     // Acked before, and refused now: the session must not stay there deaf.
-    subscribed_.erase(std::string(channel));
+    subscribed_.erase(channel);
     if (held_.contains(channel)) close(why);
     return;
   }
@@ -330,12 +331,8 @@ void session::cancelled() {
 }
 
 std::size_t session::bytes_held() const {
-  auto sum = sizeof *this + in_.held() + out_.capacity() + settings_.bytes() + task_.reply.capacity();
-  for (const auto* set : {&held_, &view_, &subscribed_, &awaited_})
-    for (const auto& c : *set) sum += c.capacity() + 64;
-  for (const auto& [name, p] : prepared_) sum += name.capacity() + p.bytes + 128;
-  for (const auto& [name, p] : portals_) sum += name.capacity() + p.bytes + 192;
-  return sum;
+  return prepared_bytes_ + held_.bytes() + view_.bytes() + subscribed_.bytes() + awaited_.bytes() +
+         task_.bytes + task_.reply.size();
 }
 
 }  // namespace pgwaked::door

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/door/name_set.hpp"
 #include "daemon/door/statement.hpp"
 #include "daemon/door/values.hpp"
 #include "daemon/door/virtual_settings.hpp"
@@ -108,20 +109,23 @@ class session {
   const identity& who() const { return who_; }
   transaction_state transaction() const { return tx_; }
   bool listens_to(std::string_view channel) const { return held_.contains(channel); }
-  const std::set<std::string, std::less<>>& listening() const { return held_; }
-  bool holds_acks() const { return !subscribed_.empty(); }  // a gap on these must be told
+  const name_set::names& listening() const { return held_.all(); }
+  std::size_t acks_held() const { return subscribed_.size(); }  // a gap on these must be told
   std::string application_name() const { return settings_.get("application_name").value_or(""); }
   std::uint32_t pid() const { return pid_; }
   const std::string& secret() const { return secret_; }
+  // What it was given to keep: statements, portals, names of channels, the query that waits for its LISTEN.
+  // Unread messages, unsent answers and settings are bounded for each session by themselves.
   std::size_t bytes_held() const;
 
-  static constexpr std::size_t most_prepared = 1'000;   // statements, and portals
+  static constexpr std::size_t most_prepared = 1'000;            // statements, and portals
+  static constexpr std::size_t most_prepared_bytes = 1U << 20U;  // of both together
+  static constexpr std::size_t most_names_bytes = 4U << 20U;     // of the channels that it listens to
   static constexpr std::size_t most_said = 32U << 10U;  // at one go, before further messages are read
   static constexpr std::size_t most_reply = 1U << 20U;  // to one simple query
 
  private:
   enum class state { startup, admission, ready, subscribing, closed };
-  using names = std::set<std::string, std::less<>>;
 
   struct prepared {
     std::optional<statement> what;  // nullopt: an empty query
@@ -134,16 +138,18 @@ class session {
     std::vector<std::int16_t> formats;
     std::optional<std::vector<row>> rows;  // once it was executed
     std::size_t sent = 0;                  // of them
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;                 // without the rows
+    std::size_t bytes_of_rows = 0;
   };
   // What goes on when the subscriptions that a LISTEN waits for are there.
   struct task {
     std::vector<statement> statements;  // of a simple query
     std::size_t next = 0;
     bool simple = false;
-    std::string reply;     // held until nothing of the message can fail
-    std::string tag;       // of the statement that waits
-    bool commits = false;  // which ends the transaction
+    std::size_t bytes = 0;  // of the statements
+    std::string reply;      // held until nothing of the message can fail
+    std::string tag;        // of the statement that waits
+    bool commits = false;   // which ends the transaction
   };
   enum class outcome { done, waiting, failed };
 
@@ -166,6 +172,12 @@ class session {
   void take_sync();
   void put_formatted_columns(std::vector<column> columns, const std::vector<std::int16_t>& formats);
   void send_rows(portal& p, std::int32_t most);
+  bool keep_rows(portal& p);
+  bool room_for(std::size_t bytes);
+  void forget_statement(std::string_view name);
+  void forget_statements();
+  void forget_portal(std::string_view name);
+  void forget_portals();
   bool statement_ok_now(const std::optional<statement>& s);
 
   // session_statements.cpp: what a statement does
@@ -174,7 +186,7 @@ class session {
   outcome commit(std::string tag);
   void committed();
   void roll_back();
-  outcome await(const names& wanted, std::string tag);
+  outcome await(const name_set& wanted, std::string tag);
   void drop_unheld();
   void discard_all();
   void tell(const virtual_settings::reports& reports);
@@ -200,10 +212,10 @@ class session {
   sql_error last_words_;
 
   transaction_state tx_ = transaction_state::idle;
-  names held_;        // what the session listens to
-  names view_;        // and what it will after the transaction
-  names subscribed_;  // acked by the owner
-  names awaited_;     // asked of the owner, unanswered
+  name_set held_;        // what the session listens to
+  name_set view_;        // and what it will after the transaction
+  name_set subscribed_;  // acked by the owner
+  name_set awaited_;     // asked of the owner, unanswered
   task task_;
   std::optional<sql_error> error_;              // of what is being executed
   bool mid_sequence_ = false;                   // an extended sequence has begun, its Sync has not come
@@ -211,6 +223,7 @@ class session {
   std::map<std::string, std::string> changed_;  // settings, to be reported
   std::map<std::string, prepared, std::less<>> prepared_;
   std::map<std::string, portal, std::less<>> portals_;
+  std::size_t prepared_bytes_ = 0;  // of both
 };
 
 }  // namespace pgwaked::door

@@ -19,6 +19,15 @@ bool wants_binary(const std::vector<std::int16_t>& formats, std::size_t index) {
   return formats[formats.size() == 1 ? 0 : std::min(index, formats.size() - 1)] == 1;
 }
 
+// An entry of a table beside what it is about: the node, the name's string, what malloc adds.
+constexpr std::size_t kept_anyway = 128;
+
+std::size_t bytes_of_row(const row& values) {
+  std::size_t sum = sizeof values + values.capacity() * sizeof values[0];
+  for (const auto& v : values) sum += v ? v->capacity() : 0;
+  return sum;
+}
+
 bool ends_a_transaction(const statement& s) {
   return std::holds_alternative<commit>(s) || std::holds_alternative<rollback>(s);
 }
@@ -31,6 +40,36 @@ bool session::statement_ok_now(const std::optional<statement>& s) {
   fail({"25P02", "current transaction is aborted, commands ignored until end of transaction block", {}});
   skipping_ = true;
   return false;
+}
+
+// False: what it keeps for its client would be too much with so many bytes more, and that was said.
+bool session::room_for(std::size_t bytes) {
+  if (prepared_bytes_ + bytes <= most_prepared_bytes) return true;
+  fail({"53400", "a session of this socket has prepared statements and portals of at most 1 MiB", {}});
+  skipping_ = true;
+  return false;
+}
+
+void session::forget_statement(std::string_view name) {
+  const auto it = prepared_.find(name);
+  if (it == prepared_.end()) return;
+  prepared_bytes_ -= it->second.bytes;
+  prepared_.erase(it);
+}
+
+void session::forget_statements() {
+  while (!prepared_.empty()) forget_statement(prepared_.begin()->first);
+}
+
+void session::forget_portal(std::string_view name) {
+  const auto it = portals_.find(name);
+  if (it == portals_.end()) return;
+  prepared_bytes_ -= it->second.bytes + it->second.bytes_of_rows;
+  portals_.erase(it);
+}
+
+void session::forget_portals() {
+  while (!portals_.empty()) forget_portal(portals_.begin()->first);
 }
 
 void session::take_parse(body_reader& r) {
@@ -59,9 +98,13 @@ void session::take_parse(body_reader& r) {
   prepared made;
   if (!p.statements.empty()) made.what = std::move(p.statements[0]);
   if (!statement_ok_now(made.what)) return;
-  made.bytes = 2 * sql.size() + types.size() * 4 + sizeof made;
+  made.bytes = kept_anyway + sizeof made + name.size() + (made.what ? bytes_of(*made.what) : 0) +
+               types.capacity() * sizeof types[0];
+  forget_statement(name);  // the unnamed one
+  if (!room_for(made.bytes)) return;
   made.parameter_types = std::move(types);
-  prepared_.insert_or_assign(name, std::move(made));
+  prepared_bytes_ += made.bytes;
+  prepared_.emplace(name, std::move(made));
   put_bare(out_, '1');
 }
 
@@ -76,7 +119,7 @@ void session::take_bind(body_reader& r) {
     const auto size = r.int32();
     if (size >= 0) b.value = std::string(r.bytes(static_cast<std::size_t>(size)));
     b.binary = wants_binary(parameter_formats, made.parameters.size());
-    made.bytes += sizeof b + (b.value ? b.value->size() : 0);
+    if (b.value) made.bytes += b.value->capacity();
     made.parameters.push_back(std::move(b));
   }
   for (auto n = r.int16(); n > 0 && !r.bad(); --n) made.formats.push_back(r.int16());
@@ -101,9 +144,13 @@ void session::take_bind(body_reader& r) {
     return refuse({"53400", "a session of this socket has at most 1000 portals", {}});
   if (!statement_ok_now(it->second.what)) return;
   for (std::size_t i = 0; i < types.size(); ++i) made.parameters[i].type = types[i];
+  made.bytes += kept_anyway + sizeof made + name.size() + (it->second.what ? bytes_of(*it->second.what) : 0) +
+                made.parameters.capacity() * sizeof(bound) + made.formats.capacity() * sizeof(std::int16_t);
+  forget_portal(name);  // the unnamed one
+  if (!room_for(made.bytes)) return;
   made.what = it->second.what;
-  made.bytes += it->second.bytes + made.formats.size() * 2;
-  portals_.insert_or_assign(name, std::move(made));
+  prepared_bytes_ += made.bytes;
+  portals_.emplace(name, std::move(made));
   put_bare(out_, '2');
 }
 
@@ -117,7 +164,7 @@ void session::take_describe(body_reader& r) {
   const auto name = r.text();
   if (!r.done()) return violation("invalid message format");
   mid_sequence_ = true;
-  const value_maker values(facts_, settings_, held_);
+  const value_maker values(facts_, settings_, held_.all());
   const auto describe = [&](const std::optional<statement>& s, const std::vector<std::int16_t>& formats) {
     const auto columns = s ? values.columns(*s) : std::nullopt;
     if (columns)
@@ -162,7 +209,7 @@ void session::take_execute(body_reader& r) {
   if (p.rows) return send_rows(p, most);
   task_ = {};
   std::vector<row> rows;
-  const value_maker values(facts_, settings_, held_);
+  const value_maker values(facts_, settings_, held_.all());
   const bool has_rows = values.columns(*p.what).has_value();
   const auto s = *p.what;  // DISCARD ALL takes the portal away
   const auto how = execute(s, p.parameters, &rows);
@@ -175,8 +222,29 @@ void session::take_execute(body_reader& r) {
   }
 }
 
+// The rows that a portal has still to send are counted; those of one that has sent them all go. False: there
+// is no room for them.
+bool session::keep_rows(portal& p) {
+  prepared_bytes_ -= std::exchange(p.bytes_of_rows, 0);
+  if (p.sent == p.rows->size()) {
+    p.rows.emplace();
+    p.sent = 0;
+    return true;
+  }
+  std::size_t bytes = 0;
+  for (const auto& one : *p.rows) bytes += bytes_of_row(one);
+  if (!room_for(bytes)) {
+    p.rows.emplace();
+    p.sent = 0;
+    return false;
+  }
+  p.bytes_of_rows = bytes;
+  prepared_bytes_ += bytes;
+  return true;
+}
+
 void session::send_rows(portal& p, std::int32_t most) {
-  const value_maker values(facts_, settings_, held_);
+  const value_maker values(facts_, settings_, held_.all());
   const auto columns = values.columns(*p.what).value_or(std::vector<column>{});
   const auto left = p.rows->size() - p.sent;
   const bool limited = most > 0 && static_cast<std::size_t>(most) <= left;
@@ -197,6 +265,7 @@ void session::send_rows(portal& p, std::int32_t most) {
     put_row(rows, one);
   }
   p.sent += count;
+  if (!keep_rows(p)) return;
   out_ += rows;
   if (limited) return put_bare(out_, 's');
   put_complete(out_, std::holds_alternative<show>(*p.what) ? "SHOW" : "SELECT " + std::to_string(count));
@@ -208,9 +277,9 @@ void session::take_close(body_reader& r) {
   if (!r.done() || (what != 'S' && what != 'P')) return violation("invalid CLOSE message");
   mid_sequence_ = true;
   if (what == 'S') {
-    if (const auto it = prepared_.find(name); it != prepared_.end()) prepared_.erase(it);
-  } else if (const auto it = portals_.find(name); it != portals_.end()) {
-    portals_.erase(it);
+    forget_statement(name);
+  } else {
+    forget_portal(name);
   }
   put_bare(out_, '3');
 }
@@ -229,7 +298,7 @@ void session::take_sync() {
       settings_.commit(reports);
       tell(reports);
     }
-    portals_.clear();
+    forget_portals();
   }
   ready();
 }

@@ -55,12 +55,14 @@ session::outcome session::execute(const statement& s, const std::vector<bound>& 
     if (!explicit_block()) warn("25P01", "there is no transaction in progress");
     tx_ = transaction_state::idle;
     roll_back();
+    forget_portals();
     return done("ROLLBACK");
   }
   if (std::holds_alternative<door::commit>(s)) {
     if (tx_ == transaction_state::failed) {
       tx_ = transaction_state::idle;
       roll_back();
+      forget_portals();
       return done("ROLLBACK");
     }
     if (!explicit_block()) warn("25P01", "there is no transaction in progress");
@@ -112,15 +114,16 @@ session::outcome session::execute(const statement& s, const std::vector<bound>& 
   }
   if (const auto* d = std::get_if<deallocate>(&s)) {
     if (!d->name) {
-      prepared_.clear();
+      forget_statements();
       return done("DEALLOCATE ALL");
     }
-    if (prepared_.erase(*d->name) == 0)
+    if (!prepared_.contains(*d->name))
       return failed({"26000", "prepared statement \"" + *d->name + "\" does not exist", {}});
+    forget_statement(*d->name);
     return done("DEALLOCATE");
   }
   if (std::holds_alternative<close_all>(s)) return done("CLOSE CURSOR ALL");
-  value_maker values(facts_, settings_, held_);
+  value_maker values(facts_, settings_, held_.all());
   auto made = values.rows(s, parameters, reports);
   if (auto* e = std::get_if<sql_error>(&made)) return failed(std::move(*e));
   tell(reports);
@@ -129,13 +132,17 @@ session::outcome session::execute(const statement& s, const std::vector<bound>& 
 }
 
 session::outcome session::want(const std::vector<channel_name>& channels, std::string tag) {
-  names wanted;
+  name_set wanted;
   for (const auto& c : channels) {
+    view_.insert(c.text);
+    wanted.insert(c.text);
+    if (view_.bytes() > most_names_bytes) {
+      error_ = {"53400", "a session of this socket listens to channels of at most 4 MiB of names", {}};
+      return outcome::failed;
+    }
     if (!c.cut_from.empty())
       put_notice(out_, "NOTICE",
                  {"42622", "identifier \"" + c.cut_from + "\" will be truncated to \"" + c.text + "\"", {}});
-    view_.insert(c.text);
-    wanted.insert(c.text);
   }
   // In a block it is waited for at COMMIT, in a simple query at the end of the query. Outside of both the
   // driver takes the tag for the answer.
@@ -145,7 +152,7 @@ session::outcome session::want(const std::vector<channel_name>& channels, std::s
 }
 
 // Subscribes to what of `wanted` is not subscribed yet; the tag is put when all of it is there.
-session::outcome session::await(const names& wanted, std::string tag) {
+session::outcome session::await(const name_set& wanted, std::string tag) {
   for (const auto& c : wanted) {
     if (subscribed_.contains(c)) continue;
     awaited_.insert(c);
@@ -172,6 +179,7 @@ session::outcome session::commit(std::string tag) {
 void session::committed() {
   held_ = view_;
   tx_ = transaction_state::idle;
+  forget_portals();
   drop_unheld();
   virtual_settings::reports reports;
   settings_.commit(reports);
@@ -204,8 +212,8 @@ void session::discard_all() {
   virtual_settings::reports reports;
   settings_.reset_all(reports);
   tell(reports);
-  prepared_.clear();
-  portals_.clear();
+  forget_statements();
+  forget_portals();
   view_.clear();
 }
 

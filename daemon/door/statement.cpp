@@ -292,4 +292,47 @@ parsed parse_sql(std::string_view sql, bool backslashes) {
   return out;
 }
 
+namespace {
+
+std::size_t beyond(const std::string& text) {
+  return text.capacity() < sizeof text / 2 ? 0 : text.capacity();
+}
+std::size_t beyond(const std::optional<std::string>& text) { return text ? beyond(*text) : 0; }
+std::size_t beyond(const channel_name& c) { return beyond(c.text) + beyond(c.cut_from); }
+std::size_t beyond(const expression& e) {
+  auto sum = beyond(e.text) + beyond(e.cast) + e.arguments.capacity() * sizeof e;
+  for (const auto& one : e.arguments) sum += beyond(one);
+  return sum;
+}
+std::size_t beyond(const select_values::column& c) { return beyond(c.name) + beyond(c.value); }
+template <class T>
+std::size_t beyond(const std::vector<T>& all) {
+  auto sum = all.capacity() * sizeof(T);
+  for (const auto& one : all) sum += beyond(one);
+  return sum;
+}
+
+std::size_t beyond(const listen& s) { return beyond(s.channel); }
+std::size_t beyond(const unlisten& s) { return s.channel ? beyond(*s.channel) : 0; }
+std::size_t beyond(const listen_block& s) { return beyond(s.channels); }
+std::size_t beyond(const set_value& s) { return beyond(s.name) + beyond(s.value); }
+std::size_t beyond(const reset& s) { return beyond(s.name); }
+std::size_t beyond(const show& s) { return beyond(s.name); }
+std::size_t beyond(const deallocate& s) { return beyond(s.name); }
+std::size_t beyond(const select_values& s) { return beyond(s.columns); }
+std::size_t beyond(const select_channels& s) { return beyond(s.column); }
+std::size_t beyond(const select_listens_to& s) { return beyond(s.column) + beyond(s.channel); }
+std::size_t beyond(const select_nothing& s) { return beyond(s.columns); }
+template <class T>
+requires std::is_empty_v<T> || std::is_same_v<T, begin> || std::is_same_v<T, discard> std::size_t beyond(
+    const T&) {
+  return 0;
+}
+
+}  // namespace
+
+std::size_t bytes_of(const statement& s) {
+  return sizeof s + std::visit([](const auto& one) { return beyond(one); }, s);
+}
+
 }  // namespace pgwaked::door

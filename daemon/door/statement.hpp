@@ -104,6 +104,9 @@ struct parsed {
 
 parsed parse_sql(std::string_view sql, bool backslashes = false);
 
+// What it takes in memory, with all that hangs on it.
+std::size_t bytes_of(const statement& s);
+
 // 0A000, with where to send it.
 sql_error unsupported(std::string_view what);
 

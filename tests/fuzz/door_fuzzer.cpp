@@ -35,7 +35,7 @@ class owner {
     settle();
     s_.resume();
     settle();
-    FUZZ_CHECK(s_.bytes_held() < (8U << 20U));
+    FUZZ_CHECK(s_.bytes_held() < (16U << 20U));
   }
 
  private:

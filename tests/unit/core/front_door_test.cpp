@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "unit/core/engine_rig.hpp"
@@ -208,4 +209,72 @@ TEST_CASE("P2: a startup packet that does not come, and a message that does not 
   CHECK(r.hear(silent) == "!08P01");
   CHECK(r.hear(slow) == "!08P01");
   CHECK(r.hear(waits).empty());
+}
+
+TEST_CASE(
+    "P14: who listens to pgwake.gap alone is told of an outage of any length, and never closed for it") {
+  auto c = engine_rig::defaults();
+  c.front_door_grace = 5s;
+  door_rig r(c);
+  r.serve();
+  const auto watches = r.enter();
+  CHECK(r.ask(watches, "LISTEN \"pgwake.gap\"") == "LISTEN (I)");
+  const auto both = r.enter();
+  CHECK(r.ask(both, "LISTEN a; LISTEN \"pgwake.gap\"") == "LISTEN LISTEN (I)");
+  r.lose();
+  r.pass(5s);
+  r.pass(1s);
+  CHECK(r.hear(both) == "!57P01");
+  CHECK(r.hear(watches).empty());
+  r.query(watches, "SELECT 1");
+  CHECK(r.hear(watches) == "T [1] SELECT 1 (I)");
+  CHECK(r.engine.door().counts().gap_closes == 1);
+  r.recover();
+  CHECK(r.hear(watches) == "*pgwake.gap=reconnect");
+  CHECK(r.engine.door().counts().gap_notices == 1);
+}
+
+TEST_CASE("P14: who has ended its LISTENs in an outage survives it") {
+  door_rig r;
+  r.serve();
+  const auto id = r.enter();
+  r.ask(id, "LISTEN a");
+  r.lose();
+  CHECK(r.ask(id, "UNLISTEN a") == "UNLISTEN (I)");
+  r.recover();
+  r.pass(2s);
+  CHECK(r.ask(id, "SELECT 1") == "T [1] SELECT 1 (I)");
+  CHECK(r.ask(id, "LISTEN b") == "LISTEN (I)");
+  r.engine.notification("b", "1", 7, r.now);
+  CHECK(r.hear(id) == "*b=1");
+}
+
+TEST_CASE(
+    "P20, D8: what sessions keep counts with the outboxes, and the user that has the most loses its fullest") {
+  auto c = engine_rig::defaults();
+  c.limits.outbox_total_max_bytes = 3U << 20U;
+  door_rig r(c);
+  r.serve();
+  const auto other = r.enter();
+  const std::string statement = "SELECT '" + std::string(60'000, 'x') + "'";
+  const auto prepare = [&](pgwaked::worker_id id, int count) {
+    for (int i = 0; i < count; ++i)
+      r.engine.bytes(id, message('P', text("s" + std::to_string(i)) + text(statement) + int16_of(0)), r.now);
+    r.engine.bytes(id, message('S', ""), r.now);
+    r.hear(id);
+  };
+  const auto few = r.enter();
+  prepare(few, 2);
+  CHECK(r.engine.the_hub().kept_bytes() > 120'000);
+  std::vector<pgwaked::worker_id> ids;
+  for (int i = 0; i < 5; ++i) prepare(ids.emplace_back(r.enter()), 14);
+  CHECK(r.engine.the_hub().kept_bytes() <= 3U << 20U);
+  const auto gone =
+      std::count_if(ids.begin(), ids.end(), [&](pgwaked::worker_id id) { return r.hear(id) == "GONE"; });
+  CHECK(gone == 2);
+  CHECK(r.ask(few, "SELECT 1") == "T [1] SELECT 1 (I)");
+  CHECK(r.ask(other, "SELECT 1") == "T [1] SELECT 1 (I)");
+  for (const auto id : ids) r.engine.left(id, r.now);
+  r.ask(few, "DEALLOCATE ALL");
+  CHECK(r.engine.the_hub().kept_bytes() == 0);
 }

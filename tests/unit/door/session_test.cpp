@@ -348,3 +348,83 @@ TEST_CASE(
   for (const auto& a : c.s.actions()) told += std::holds_alternative<session::not_served>(a) ? 1 : 0;
   CHECK(told == 1);
 }
+
+TEST_CASE(
+    "P20: prepared statements and portals are bounded by number and in bytes, and end gives the room back") {
+  client c;
+  const std::string large = "SELECT '" + std::string(60'000, 'x') + "'";
+  std::size_t kept = 0;
+  for (; kept < session::most_prepared; ++kept) {
+    c.parse("s" + std::to_string(kept), large);
+    if (c.read() == "!53400") break;
+  }
+  CHECK(kept >= 10);
+  CHECK(kept <= session::most_prepared_bytes / large.size());
+  CHECK(c.s.bytes_held() <= session::most_prepared_bytes);
+  c.sync();
+  CHECK(c.read() == "(I)");
+  // The session goes on, with what it has.
+  c.parse("", "SELECT 1");
+  c.bind("");
+  c.execute();
+  c.sync();
+  CHECK(c.read() == "1 2 [1] SELECT 1 (I)");
+  CHECK(c.ask("DEALLOCATE s0") == "DEALLOCATE (I)");
+  c.parse("again", large);
+  c.sync();
+  CHECK(c.read() == "1 (I)");
+  CHECK(c.ask("DEALLOCATE ALL") == "DEALLOCATE ALL (I)");
+  CHECK(c.s.bytes_held() == 0);
+  for (std::size_t i = 0; i < session::most_prepared; ++i) c.parse("t" + std::to_string(i), "SELECT 1");
+  c.sync();
+  CHECK_THAT(c.read(), !Catch::Contains("!"));
+  c.parse("one more", "SELECT 1");
+  c.sync();
+  CHECK(c.read() == "!53400 (I)");
+}
+
+TEST_CASE("P20: what a portal has still to send counts, what it has sent does not") {
+  client c;
+  std::string channels = "BEGIN";
+  for (int i = 0; i < 1'000; ++i) channels += ";LISTEN c" + std::to_string(i);
+  c.ask(channels + ";COMMIT");
+  for (int i = 0; i < 1'000; ++i) c.s.acked("c" + std::to_string(i));
+  c.read();
+  const auto before = c.s.bytes_held();
+  CHECK(before > 1'000 * 80);
+  c.ask("BEGIN");
+  const auto open = [&](const std::string& portal, std::uint32_t most) {
+    c.s.bytes(message('P', text("") + text("SELECT pg_listening_channels()") + int16_of(0)));
+    c.s.bytes(message('B', text(portal) + text("") + int16_of(0) + int16_of(0) + int16_of(0)));
+    c.s.bytes(message('E', text(portal) + int32_of(most)));
+    c.sync();
+    c.s.resume();
+    return c.read();
+  };
+  CHECK(open("all", 0).ends_with("SELECT 1000 (T)"));
+  CHECK(c.s.bytes_held() < before + 4'000);
+  CHECK(open("one", 1) == "1 2 [c0] s (T)");
+  CHECK(c.s.bytes_held() > before + 1'000 * 50);
+  std::string words;
+  int portals = 0;
+  while (portals < 1'000 && words.find('!') == words.npos) words = open("p" + std::to_string(++portals), 1);
+  CHECK(words == "1 2 !53400 (E)");
+  CHECK(portals > 3);
+  CHECK(c.s.bytes_held() <= before + session::most_prepared_bytes);
+  CHECK(c.ask("ROLLBACK") == "ROLLBACK (I)");
+  CHECK(c.s.bytes_held() < before + 4'000);
+}
+
+TEST_CASE("P20: a transaction cannot collect names without end") {
+  client c;
+  c.ask("BEGIN");
+  const std::string tail(50, 'x');
+  std::string words;
+  for (int i = 0; i < 100'000 && words.find('!') == words.npos; ++i)
+    words = c.ask("LISTEN c" + std::to_string(i) + tail);
+  CHECK(words == "!53400 (E)");
+  CHECK(c.s.bytes_held() < session::most_names_bytes + 1'000);
+  CHECK(c.ask("ROLLBACK") == "ROLLBACK (I)");
+  CHECK(c.s.bytes_held() == 0);
+  CHECK(c.ask("LISTEN a") == "");
+}
