@@ -89,11 +89,12 @@ int app::run() {
                            .add("pid", getpid())
                            .add("socket", socket_file_.path()));
   tell_database();
-  engine_.start(steady::now());
-  wait_signal();
-  manager_.ready();  // the socket is open; whether PostgreSQL is up is another matter
-  janitor();
-  settle();
+  enter([&](steady_time now) {
+    engine_.start(now);
+    wait_signal();
+    manager_.ready();  // the socket is open; whether PostgreSQL is up is another matter
+    janitor();
+  });
   loop_.run();
   log_.info("stopped");
   return exit_code_;
@@ -160,14 +161,13 @@ void app::welcome_worker(unique_fd fd, const peer& who) {
     send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return complain_refused(who, *why);
   }
-  keep(engine_.joined(who, random_hex(), steady::now()), std::move(fd));
+  enter([&](steady_time now) { keep(engine_.joined(who, random_hex(), now), std::move(fd)); });
 }
 
 void app::keep(worker_id id, unique_fd fd) {
   const auto io = std::make_shared<worker_io>(loop_.get_executor(), fd.release(), id, *this);
   workers_.emplace(id, io);
   io->start();
-  settle();
 }
 
 void app::complain_refused(const peer& who, const bye& why) {
@@ -182,8 +182,7 @@ void app::complain_refused(const peer& who, const bye& why) {
 }
 
 void app::on_bytes(worker_id id, std::string_view data) {
-  engine_.bytes(id, data, steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.bytes(id, data, now); });
   post_turn();
 }
 
@@ -197,8 +196,7 @@ void app::turn() {
   turn_posted_ = false;
   if (engine_.busy())
     if (const auto session = session_) session->read_pass();
-  engine_.turn(steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.turn(now); });
   for (const auto id : std::exchange(engine_.readable(), {}))
     if (const auto it = workers_.find(id); it != workers_.end()) {
       const auto io = it->second;
@@ -213,14 +211,12 @@ void app::make_stats() {
   if (!stats_->step(steady::now())) return boost::asio::post(loop_, [this] { make_stats(); });
   auto json = stats_->take();
   stats_.reset();
-  engine_.answer_stats(std::move(json), steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.answer_stats(std::move(json), now); });
 }
 
 void app::on_gone(worker_id id) {
   workers_.erase(id);
-  engine_.left(id, steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.left(id, now); });
 }
 
 void app::close_worker(const engine::close_worker& c) {
@@ -235,7 +231,7 @@ void app::close_worker(const engine::close_worker& c) {
     io->close();
   if (c.refused) ++refused_;
   if (!c.event.empty() && thinning_.admit(c.event, c.uid, steady::now())) log_.warning(c.event, c.fields);
-  engine_.left(c.worker, steady::now());
+  engine_.left(c.worker, steady::now());  // while the engine's actions are being carried out
 }
 
 // The session
@@ -263,16 +259,12 @@ void app::start_connecting() {
     if (!outcome.warning.empty() && outcome.warning != warned_)
       log_.warning("connecting", log_fields().add("warning", outcome.warning));
     warned_ = outcome.warning;
-    if (outcome.conn) {
-      certificate_ends_.reset();
-      if (const auto left = outcome.certificate_ends_in_s)
-        certificate_ends_ = seconds_since_1970() + static_cast<double>(*left);
-      session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), *this);
-      engine_.connected(outcome.info, steady::now());
-    } else {
-      engine_.connect_failed(outcome.failure, steady::now());
-    }
-    settle();
+    if (!outcome.conn) return enter([&](steady_time now) { engine_.connect_failed(outcome.failure, now); });
+    certificate_ends_.reset();
+    if (const auto left = outcome.certificate_ends_in_s)
+      certificate_ends_ = seconds_since_1970() + static_cast<double>(*left);
+    session_ = pg::session::open(loop_.get_executor(), std::move(outcome.conn), *this);
+    enter([&](steady_time now) { engine_.connected(outcome.info, now); });
   });
 }
 
@@ -282,27 +274,23 @@ void app::notify_outside(const engine::notify_outside& wanted) {
   s.first = wanted.sql;
   second_.start(std::move(s), [this, payload = wanted.payload](const pg::connector::outcome& outcome) {
     if (stopping_) return;
-    engine_.notified_outside(payload, outcome.failure.message, steady::now());
-    settle();
+    enter([&](steady_time now) { engine_.notified_outside(payload, outcome.failure.message, now); });
   });
 }
 
 void app::on_bytes() { engine_.heard(steady::now()); }
 
 void app::on_result(query_result result) {
-  engine_.result(result, steady::now());
-  carry_out();
+  enter_in_pass([&](steady_time now) { engine_.result(result, now); });
 }
 
 void app::on_notification(int backend_pid, std::string_view channel, std::string_view payload) {
-  engine_.notification(channel, payload, backend_pid, steady::now());
-  carry_out();
+  enter_in_pass([&](steady_time now) { engine_.notification(channel, payload, backend_pid, now); });
 }
 
 void app::on_lost(std::string reason) {
   session_.reset();
-  engine_.session_lost(std::move(reason), steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.session_lost(std::move(reason), now); });
 }
 
 void app::on_turn_end() { settle(); }
@@ -384,8 +372,7 @@ void app::on_timer() {
   armed_.reset();
   const auto session = session_;
   const bool quiet = !session || !session->read_pass();
-  engine_.tick(steady::now(), quiet);
-  settle();
+  enter([&](steady_time now) { engine_.tick(now, quiet); });
 }
 
 // Stopping
@@ -398,8 +385,7 @@ void app::begin_drain(log_fields why) {
   acceptor_.stop(activated_ ? acceptor::waiting::leave : acceptor::waiting::take);
   socket_file_.remove();
   close_door();
-  engine_.drain(grace, steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.drain(grace, now); });
   janitor();
 }
 
@@ -410,8 +396,7 @@ void app::check_drained() {
 
 void app::finish() {
   stopping_ = true;
-  engine_.stop(steady::now());
-  settle();
+  enter([&](steady_time now) { engine_.stop(now); });
   for (const auto& [id, io] : workers_) io->close();
   workers_.clear();
   if (metrics_) metrics_->stop();

@@ -66,6 +66,18 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void resume_later(worker_id id);
   void carry_out();  // the engine's actions
   void carry_out(engine::action& a);
+  // Every call that changes the engine is made in one of these two, so that none of its actions is left for
+  // later. In the second, within a read pass of the session, outboxes are written when the pass is over.
+  template <class Call>
+  void enter(Call call) {
+    call(std::chrono::steady_clock::now());
+    settle();
+  }
+  template <class Call>
+  void enter_in_pass(Call call) {
+    call(std::chrono::steady_clock::now());
+    carry_out();
+  }
   void close_worker(const engine::close_worker& c);
   pgwake::pg::connect_settings connect_settings() const;
   void start_connecting();

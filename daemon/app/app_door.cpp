@@ -31,7 +31,7 @@ void app::open_door() {
 void app::welcome_at_door(unique_fd fd, const peer& who) {
   if (const auto why = engine_.refusal(who)) complain_refused(who, *why);
   if (!engine_.may_knock(who)) return;
-  keep(engine_.joined_at_door(who, random_word(), steady::now()), std::move(fd));
+  enter([&](steady_time now) { keep(engine_.joined_at_door(who, random_word(), now), std::move(fd)); });
 }
 
 void app::watch_door() {
@@ -67,8 +67,7 @@ void app::close_door() {
 void app::resume_later(worker_id id) {
   boost::asio::post(loop_, [this, id] {
     if (stopping_) return;
-    engine_.resume(id, steady::now());
-    settle();
+    enter([&](steady_time now) { engine_.resume(id, now); });
   });
 }
 

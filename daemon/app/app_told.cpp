@@ -26,6 +26,7 @@ void app::control(worker_id asker, const control_request& wish) {
                                   if (!drain_until_) begin_drain(log_fields().add("control", "drain"));
                                 });
                               }};
+  // Called while the engine's actions are being carried out: those that follow from this are, too.
   auto answer = carry_out_control(engine_, asker, wish, powers, steady::now());
   const auto* event = answer.ok ? "control" : "control refused";
   if (thinning_.admit(event, who.uid, steady::now()))
@@ -100,14 +101,15 @@ void app::take_settings(const boost::system::result<loaded, usage_error>& fresh)
   take_metrics_token(*fresh);
   loaded_.values = reloaded(loaded_.values, fresh->values);
   set_log_level(loaded_.values.log_level);
-  engine_.change(engine_config(loaded_.values, nofile_), steady::now());
-  // A reload is how an operator says that a password was mended.
-  if (new_session)
-    engine_.reconnect(steady::now());
-  else
-    engine_.hurry(steady::now());
-  log_.info(changed.empty() ? "reloaded, nothing changed" : "reloaded", changed);
-  settle();
+  enter([&](steady_time now) {
+    engine_.change(engine_config(loaded_.values, nofile_), now);
+    // A reload is how an operator says that a password was mended.
+    if (new_session)
+      engine_.reconnect(now);
+    else
+      engine_.hurry(now);
+    log_.info(changed.empty() ? "reloaded, nothing changed" : "reloaded", changed);
+  });
 }
 
 }  // namespace pgwaked

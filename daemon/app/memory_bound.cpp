@@ -35,9 +35,6 @@ constexpr std::uint64_t of_session =
     itself + 2 * door::max_client_message + worker_io::read_size + door::session::most_said +
     door::virtual_settings::most_custom * (door::virtual_settings::most_value + 128);
 
-// Beyond max_workers: operators at a full hub; at the front door who is told why not, and who leaves.
-constexpr std::uint64_t visitors = 8;
-
 // What is counted may take half as much again, in the allocator's hands.
 constexpr std::uint64_t resident(std::uint64_t counted) { return counted + counted / 2; }
 
@@ -45,7 +42,9 @@ constexpr std::uint64_t resident(std::uint64_t counted) { return counted + count
 
 std::uint64_t memory_bound(const settings& s) {
   const auto c = engine_config(s, UINT64_MAX);
-  const auto workers = c.max_workers + visitors + (s.front_door ? engine::most_refused + farewell::most : 0);
+  // Beyond max_workers: operators at a full hub; at the front door who is told why not, and who leaves.
+  const auto workers =
+      c.max_workers + engine::most_visitors + (s.front_door ? engine::most_refused + farewell::most : 0);
   return base + resident(c.limits.outbox_total_max_bytes) +
          resident(workers * (s.front_door ? of_session : of_worker)) +
          resident(c.limits.max_subscriptions * per_subscription) + c.limits.max_channels * per_channel;

@@ -20,12 +20,18 @@ engine::engine(config c, std::uint64_t seed)
       hub_(config_.limits, {&v0_, &v1_, &pg_}),
       upstream_(config_.upstream, seed) {}
 
-void engine::start(steady_time now) {
-  tell_health(now);
+// What the upstream makes of an event is carried out at once, and all that follows from it.
+template <class Call>
+void engine::tell_upstream(steady_time now, Call call) {
   upstream::actions out;
-  upstream_.start(now, out);
+  call(out);
   take(out, now);
   settle(now);
+}
+
+void engine::start(steady_time now) {
+  tell_health(now);
+  tell_upstream(now, [&](auto& out) { upstream_.start(now, out); });
 }
 
 void engine::drain(millis grace, steady_time now) {
@@ -45,10 +51,7 @@ bool engine::drained() const {
 
 void engine::stop(steady_time now) {
   for (auto& [id, m] : members_) dismiss(id, m, code::shutdown, "the hub stops", now);
-  upstream::actions out;
-  upstream_.stop(out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.stop(out); });
 }
 
 void engine::change(const config& c, steady_time now) {
@@ -68,52 +71,31 @@ void engine::change(const config& c, steady_time now) {
 }
 
 void engine::reconnect(steady_time now) {
-  upstream::actions out;
-  upstream_.reconnect("operator", now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.reconnect("operator", now, out); });
 }
 
 void engine::hurry(steady_time now) {
-  upstream::actions out;
-  upstream_.hurry(now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.hurry(now, out); });
 }
 
 void engine::connected(const session_info& info, steady_time now) {
-  upstream::actions out;
-  upstream_.connected(info, now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.connected(info, now, out); });
 }
 
 void engine::connect_failed(const connect_failure& failure, steady_time now) {
-  upstream::actions out;
-  upstream_.connect_failed(failure, now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.connect_failed(failure, now, out); });
 }
 
 void engine::notified_outside(std::string_view payload, const std::string& trouble, steady_time now) {
-  upstream::actions out;
-  upstream_.notified_outside(payload, trouble, now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.notified_outside(payload, trouble, now, out); });
 }
 
 void engine::result(const query_result& r, steady_time now) {
-  upstream::actions out;
-  upstream_.result(r, now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.result(r, now, out); });
 }
 
 void engine::session_lost(std::string reason, steady_time now) {
-  upstream::actions out;
-  upstream_.session_lost(std::move(reason), now, out);
-  take(out, now);
-  settle(now);
+  tell_upstream(now, [&](auto& out) { upstream_.session_lost(std::move(reason), now, out); });
 }
 
 void engine::notification(std::string_view channel, std::string_view payload, int by, steady_time now) {

@@ -121,7 +121,9 @@ class engine {
   void hurry(pgwake::steady_time now);                // without a session, tries again at once
   bool evict(worker_id id, pgwake::steady_time now);  // by an operator; false: no such worker
 
-  // Workers. refusal() first: set, it is the reason not to let this one in.
+  // Workers. refusal() first: set, it is the reason not to let this one in. Of a full hub so many places
+  // more are for operators.
+  static constexpr std::size_t most_visitors = 8;
   std::optional<pgwake::bye> refusal(const peer& who) const;
   worker_id joined(const peer& who, std::string token, pgwake::steady_time now);
   // At the front door everybody is heard; who is refused is told so in answer. `secret`: 64 bits that nobody
@@ -206,6 +208,8 @@ class engine {
   void take(hub::action& a, pgwake::steady_time now);
   void take(front_door::action& a, pgwake::steady_time now);
   void take(pgwake::upstream::actions& from, pgwake::steady_time now);
+  template <class Call>
+  void tell_upstream(pgwake::steady_time now, Call call);
   void take(worker_id id, member& m, worker_protocol::event& e, pgwake::steady_time now);
   std::size_t serve(worker_id id, std::size_t most, pgwake::steady_time now);
   void stand_in_line(worker_id id, member& m);

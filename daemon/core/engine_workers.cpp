@@ -25,9 +25,7 @@ constexpr std::size_t frames_of_worker = 8;
 constexpr std::size_t large_frame = 4U << 10U;
 constexpr std::size_t large_frames_of_user = 8U << 20U;
 
-// For root and the hub's own user, when the hub is full of workers; and how long one may take to say
-// what it is.
-constexpr std::size_t visitors = 8;
+// How long a visitor of a full hub may take to say what it is.
 constexpr millis visitor_patience{500};
 
 bool matches(const admission& rule, const peer& who) {
@@ -74,7 +72,7 @@ std::optional<bye> engine::refusal(const peer& who) const {
       config_.allow.empty() || std::any_of(config_.allow.begin(), config_.allow.end(),
                                            [&](const auto& rule) { return matches(rule, who); });
   if (!admitted) return bye{code::forbidden, "`allow` does not admit uid " + std::to_string(who.uid)};
-  if (auto why = crowded(who); !why.empty() && !(owner_of(who).privileged && visitors_ < visitors))
+  if (auto why = crowded(who); !why.empty() && !(owner_of(who).privileged && visitors_ < most_visitors))
     return bye{code::limit, std::move(why)};
   return std::nullopt;
 }
