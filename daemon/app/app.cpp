@@ -70,6 +70,7 @@ int app::run() {
   take_signals();
   open_socket();
   open_door();
+  open_shut_doors();
   open_metrics();
   if (const auto limit = memory_limit(); limit && *limit < memory_bound(loaded_.values))
     loaded_.warnings.push_back(
@@ -118,16 +119,22 @@ void app::tell_database() {
 }
 
 void app::open_socket() {
+  manager_.look_at_sockets(loaded_.values.socket);
   auto passed = manager_.take_socket(loaded_.values.socket);
   activated_ = static_cast<bool>(passed);
   socket_file_.lock();
   if (activated_) socket_file_.adopt();
   acceptor_.start(activated_ ? std::move(passed) : socket_file_.bind());
-  if (activated_ && !(loaded_.is_default("socket_mode") && loaded_.is_default("socket_group")))
-    log_.warning(
-        "socket_mode and socket_group not used",
-        log_fields().add("what_to_do",
-                         "the socket was passed: set SocketMode= and SocketGroup= in the socket unit"));
+  if (activated_) tell_passed(loaded_.values.socket);
+}
+
+void app::tell_passed(const std::string& path) {
+  if (loaded_.is_default("socket_mode") && loaded_.is_default("socket_group")) return;
+  log_.warning(
+      "socket_mode and socket_group not used",
+      log_fields()
+          .add("socket", path)
+          .add("what_to_do", "this socket was passed: set SocketMode= and SocketGroup= in the socket unit"));
 }
 
 void app::open_metrics() {

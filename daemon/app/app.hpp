@@ -3,6 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <list>
 #include <memory>
 #include <unordered_map>
 
@@ -60,12 +61,11 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void keep(worker_id id, unique_fd fd);
   // The front door: app_door.cpp
   void open_door();
-  void welcome_at_door(unique_fd fd, const peer& who);
+  void open_shut_doors();
+  void welcome_at_door(unique_fd fd, const peer& who, bool shut);
   void watch_door();
   void close_door();
   void resume_later(worker_id id);
-  void carry_out();  // the engine's actions
-  void carry_out(engine::action& a);
   // Every call that changes the engine is made in one of these two, so that none of its actions is left for
   // later. In the second, within a read pass of the session, outboxes are written when the pass is over.
   template <class Call>
@@ -78,6 +78,8 @@ class app final : public worker_events, public pgwake::pg::session_events {
     call(std::chrono::steady_clock::now());
     carry_out();
   }
+  void carry_out();  // the engine's actions
+  void carry_out(engine::action& a);
   void close_worker(const engine::close_worker& c);
   pgwake::pg::connect_settings connect_settings() const;
   void start_connecting();
@@ -90,6 +92,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void watch_socket();
   void stop_for(std::string_view event, std::string_view detail);
   std::string bind_again(const std::string& trouble);
+  static std::string how_to_mend(bool activated, bool foreign);
   void give_memory_back();
   void tell_thinned(bool all);
   void on_signal(int number);
@@ -98,6 +101,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void wait_signal();
   void tell_database();
   void open_socket();
+  void tell_passed(const std::string& path);
   std::string summary() const;
   void begin_drain(pgwake::log_fields why);
   void control(worker_id asker, const pgwake::control_request& wish);
@@ -125,6 +129,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   acceptor acceptor_;
   std::optional<socket_file> door_file_;
   std::optional<acceptor> door_acceptor_;
+  std::list<acceptor> shut_doors_;  // sockets of a front door that were passed and are not this one's
   farewell farewell_{loop_.get_executor()};
   std::optional<metrics_server> metrics_;
   pgwake::pg::connector connector_{loop_.get_executor()};
@@ -142,6 +147,7 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::size_t backlog_ = 0;                 // the most that outboxes held since the janitor came by
   std::size_t backlog_before_ = 0;          // and since memory was last given back
   bool activated_ = false;                  // the socket is the service manager's
+  bool door_activated_ = false;             // and the front door's
   std::optional<stats_maker> stats_;        // the answer that is being made
   bool turn_posted_ = false;
   bool carrying_out_ = false;

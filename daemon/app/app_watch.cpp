@@ -32,17 +32,6 @@ std::string signal_name(int number) {
   return name != nullptr ? std::string("SIG") + name : std::to_string(number);
 }
 
-std::string what_to_do(bool activated, bool foreign) {
-  if (activated)
-    return "it is the socket unit's, which makes it anew: systemctl stop pgwaked@NAME.socket "
-           "pgwaked@NAME.service && systemctl start pgwaked@NAME.socket pgwaked@NAME.service";
-  if (foreign)
-    return "stop what listens there instead (ss -xlp names it) and remove its file; the hub tries to bind "
-           "once a second";
-  return "give the hub its folder back (its user must own it or may write there), or restart it; it tries "
-         "once a second";
-}
-
 }  // namespace
 
 // Signals
@@ -138,7 +127,7 @@ void app::watch_socket() {
              log_fields()
                  .add("socket", path)
                  .add("reason", socket_trouble_)
-                 .add("what_to_do", what_to_do(activated_, state == socket_file::state::foreign)));
+                 .add("what_to_do", how_to_mend(activated_, state == socket_file::state::foreign)));
 }
 
 // No worker can reach this hub any more, and it cannot mend that.
@@ -146,6 +135,17 @@ void app::stop_for(std::string_view event, std::string_view detail) {
   log_.error(event, log_fields().add("socket", socket_file_.path()).add("detail", detail));
   exit_code_ = 1;
   begin_drain(log_fields().add("reason", event));
+}
+
+std::string app::how_to_mend(bool activated, bool foreign) {
+  if (activated)
+    return "it is the socket unit's, which makes it anew: systemctl stop pgwaked@NAME.socket "
+           "pgwaked@NAME.service && systemctl start pgwaked@NAME.socket pgwaked@NAME.service";
+  if (foreign)
+    return "stop what listens there instead (ss -xlp names it) and remove its file; the hub tries to bind "
+           "once a second";
+  return "give the hub its folder back (its user must own it or may write there), or restart it; it tries "
+         "once a second";
 }
 
 // What is wrong still; nothing once workers can connect again.

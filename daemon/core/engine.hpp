@@ -127,10 +127,13 @@ class engine {
   std::optional<pgwake::bye> refusal(const peer& who) const;
   worker_id joined(const peer& who, std::string token, pgwake::steady_time now);
   // At the front door everybody is heard; who is refused is told so in answer. `secret`: 64 bits that nobody
-  // can guess. False of may_knock(): there are too many already for even that.
+  // can guess. `shut`: nobody is let in by the socket that it came to. False of may_knock(): there are too
+  // many already for even that.
   static constexpr std::size_t most_refused = 64;
-  bool may_knock(const peer& who) const { return door_.refused() < most_refused || !refusal(who); }
-  worker_id joined_at_door(const peer& who, std::uint64_t secret, pgwake::steady_time now);
+  bool may_knock(const peer& who, bool shut = false) const {
+    return door_.refused() < most_refused || (!shut && !refusal(who));
+  }
+  worker_id joined_at_door(const peer& who, std::uint64_t secret, pgwake::steady_time now, bool shut = false);
   // Takes what a worker said, as far as its share of this turn goes; the rest waits for turn().
   void bytes(worker_id id, std::string_view data, pgwake::steady_time now);
   // The next turn of those who wait, by user before by connection.
@@ -205,11 +208,11 @@ class engine {
 
  private:
   void settle(pgwake::steady_time now);
+  template <class Call>
+  void tell_upstream(pgwake::steady_time now, Call call);
   void take(hub::action& a, pgwake::steady_time now);
   void take(front_door::action& a, pgwake::steady_time now);
   void take(pgwake::upstream::actions& from, pgwake::steady_time now);
-  template <class Call>
-  void tell_upstream(pgwake::steady_time now, Call call);
   void take(worker_id id, member& m, worker_protocol::event& e, pgwake::steady_time now);
   std::size_t serve(worker_id id, std::size_t most, pgwake::steady_time now);
   void stand_in_line(worker_id id, member& m);

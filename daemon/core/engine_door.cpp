@@ -13,9 +13,12 @@ constexpr std::size_t pg = 2;
 
 }  // namespace
 
-worker_id engine::joined_at_door(const peer& who, std::uint64_t secret, steady_time now) {
+worker_id engine::joined_at_door(const peer& who, std::uint64_t secret, steady_time now, bool shut) {
   std::optional<door::sql_error> no;
-  if (auto why = refusal(who))
+  if (shut)
+    no = door::sql_error{"57P03", "the hub's front door is not open at this socket",
+                         "Connect to the server itself; the hub's log says what to set."};
+  else if (auto why = refusal(who))
     no = door::sql_error{why->why == code::forbidden ? "28000" : "57P03", std::move(why->reason), {}};
   else if (auto full = crowded(who); !full.empty())
     no = door::sql_error{"57P03", std::move(full), {}};

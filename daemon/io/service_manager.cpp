@@ -14,6 +14,7 @@
 #include <cstring>
 #include <ctime>
 #include <stdexcept>
+#include <utility>
 
 namespace pgwaked {
 namespace {
@@ -96,23 +97,27 @@ bool service_manager::makes_folder_of(std::string_view path) const {
   return (":" + runtime_folders_ + ":").find(folder) != std::string::npos;
 }
 
-unique_fd service_manager::take_socket(const std::string& path) {
+void service_manager::look_at_sockets(const std::string& needed) {
   if (!passed_fault_.empty()) throw std::runtime_error(passed_fault_);
-  for (int fd = first_passed; fd < first_passed + passed_; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
-  if (passed_ == 0) return {};
-  if (passed_ > 1)
-    throw std::runtime_error("the service manager passed " + std::to_string(passed_) +
-                             " sockets; pgwaked takes one: leave one ListenStream= in the socket unit");
-  if (const auto fault = fault_of(first_passed); !fault.empty())
-    throw std::runtime_error("the service manager passed " + fault +
-                             "; pgwaked takes a listening Unix stream socket: ListenStream=" + path +
-                             " with Accept=no in the socket unit");
-  if (const auto at = path_of(first_passed); !same_file(at, path))
-    throw std::runtime_error("the service manager passed a socket at " + (at.empty() ? "no path" : at) +
-                             ", but `socket` is " + path + ": make ListenStream= and `socket` the same");
-  fcntl(first_passed, F_SETFL, fcntl(first_passed, F_GETFL) | O_NONBLOCK);
-  passed_ = 0;
-  return unique_fd(first_passed);
+  const int end = first_passed + std::exchange(passed_, 0);
+  for (int fd = first_passed; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  for (int fd = first_passed; fd < end; ++fd) {
+    if (const auto fault = fault_of(fd); !fault.empty())
+      throw std::runtime_error("the service manager passed " + fault +
+                               "; pgwaked takes a listening Unix stream socket: ListenStream=" + needed +
+                               " with Accept=no in the socket unit");
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    sockets_.push_back({unique_fd(fd), path_of(fd)});
+  }
+}
+
+unique_fd service_manager::take_socket(const std::string& path) {
+  const auto it = std::find_if(sockets_.begin(), sockets_.end(),
+                               [&](const auto& passed) { return same_file(passed.path, path); });
+  if (it == sockets_.end()) return {};
+  auto fd = std::move(it->fd);
+  sockets_.erase(it);
+  return fd;
 }
 
 void service_manager::ready() { say("READY=1"); }

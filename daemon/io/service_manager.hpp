@@ -6,13 +6,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "daemon/io/socket_file.hpp"
 
 namespace pgwaked {
 
-// The service manager's side of the daemon: says how it goes (sd_notify(3)) and takes the socket that it may
-// have passed (sd_listen_fds(3)). The protocol by hand, without libsystemd; without a service manager every
+// The service manager's side of the daemon: says how it goes (sd_notify(3)) and takes the sockets that it
+// may have passed (sd_listen_fds(3)). The protocol by hand, without libsystemd; without a service manager every
 // call does nothing. Never blocks: what cannot be said now is said at the next call. The loop's thread only.
 class service_manager {
  public:
@@ -26,9 +28,18 @@ class service_manager {
   // Whether it makes the folder of this file at each start (RuntimeDirectory=).
   bool makes_folder_of(std::string_view path) const;
 
-  // The listening socket passed by socket activation; an empty one: none was passed. All passed descriptors
-  // become close-on-exec. Throws std::runtime_error if it is not what `path` needs. Call it once.
+  // Sockets passed by socket activation, told apart by the paths that they are bound to, whatever their order
+  // and names. All become close-on-exec. Throws std::runtime_error where one is no listening Unix stream
+  // socket; `needed` is the path that the operator should have passed. Call it first, once.
+  void look_at_sockets(const std::string& needed);
+  // The one at `path`; an empty one: none was passed.
   unique_fd take_socket(const std::string& path);
+  // Those that nobody has taken.
+  struct passed_socket {
+    unique_fd fd;
+    std::string path;  // empty: unnamed or abstract
+  };
+  std::vector<passed_socket> other_sockets() { return std::move(sockets_); }
 
   void ready();
   void reloading();  // ready() ends it
@@ -50,6 +61,7 @@ class service_manager {
   std::string status_;
   std::string runtime_folders_;  // separated by colons
   std::optional<std::chrono::milliseconds> beat_period_;
+  std::vector<passed_socket> sockets_;
   int passed_ = 0;            // descriptors, from 3 on
   std::string passed_fault_;  // LISTEN_FDS makes no sense
 };

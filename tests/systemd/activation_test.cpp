@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
+#include <future>
 #include <sstream>
 
 #include "support/cluster.hpp"
@@ -30,8 +31,8 @@ int bound_socket(int type, const std::string& path) {
   return fd;
 }
 
-// `pgwaked run` with a descriptor passed as its third, as a service manager would. `owner`: LISTEN_PID, empty
-// for the daemon's own.
+// `pgwaked run` with a descriptor passed as its third, as a service manager would. `owner`: LISTEN_PID, by
+// default the daemon's own.
 process_options activated(const std::string& socket, int fd, const std::string& owner = "$$",
                           const std::string& count = "1") {
   auto options = pgwaked_command({"run", "--database", "host=/nonexistent", "--socket", socket});
@@ -126,8 +127,115 @@ TEST_CASE("case 28: a descriptor of the wrong kind is an error") {
   fails(pair[0], "1", "a connected socket");
   ::close(pair[1]);
   fails(-1, "1", "pgwaked takes a listening Unix stream socket");
-  fails(-1, "2", "passed 2 sockets");
+  fails(-1, "2", "pgwaked takes a listening Unix stream socket");
   fails(-1, "many", "LISTEN_FDS is many");
+}
+
+namespace {
+
+// Both sockets of a hub in a folder of its own, passed in an order of no meaning.
+struct both_passed {
+  temp_dir home;
+  std::string path = home / "s";
+  int door = bound_socket(SOCK_STREAM, home / ".s.PGSQL.5432");
+  int fd = bound_socket(SOCK_STREAM, path);
+  both_passed() = default;
+  both_passed(const both_passed&) = delete;
+  both_passed& operator=(const both_passed&) = delete;
+  ~both_passed() {
+    ::close(door);
+    ::close(fd);
+  }
+  process_options command(std::vector<std::string> more) const {
+    auto options = activated(path, door, "$$", "2");
+    options.descriptors.push_back({fd, 4});
+    for (std::size_t i = 0; i < options.argv.size(); ++i)
+      if (options.argv[i] == "host=/nonexistent") options.argv[i] = cluster::shared().conninfo();
+    options.argv.insert(options.argv.end(), more.begin(), more.end());
+    return options;
+  }
+  std::string conninfo() const {
+    return "host=" + home.path() + " port=5432 dbname=postgres user=app connect_timeout=20";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("P18: both sockets may be passed, and drivers that come while no hub runs wait for the next one") {
+  const both_passed place;
+  std::future<std::string> waits;
+  for (int run = 0; run < 2; ++run) {
+    process hub(place.command({"--front-door", "--drain-grace", "1s"}));
+    raw_worker worker(place.path);
+    worker.hello();
+    if (run == 1) {
+      CHECK(waits.get().empty());
+    } else {
+      REQUIRE(hub.wait_for_err("upstream connected", 15s));
+      connection driver(place.conninfo());
+      driver.exec("LISTEN c");
+      cluster::shared().notify("c", "hello");
+      CHECK(driver.next_notification(10s).value_or(notification{}).payload == "hello");
+      CHECK(hub.err().find("not used") == std::string::npos);
+    }
+    worker.close();
+    hub.signal(SIGTERM);
+    CHECK(hub.wait(15s) == 0);
+    if (run == 0)
+      waits = std::async(std::launch::async, [&place] {
+        try {
+          connection(place.conninfo()).exec("LISTEN c");
+          return std::string();
+        } catch (const std::exception& e) {
+          return std::string(e.what());
+        }
+      });
+  }
+}
+
+TEST_CASE("P18: a door that was passed and is not wanted sends drivers on, and the log says so") {
+  const both_passed place;
+  const auto refused = [&](std::vector<std::string> settings, const std::string& said) {
+    process hub(place.command(std::move(settings)));
+    REQUIRE(hub.wait_for_err("upstream connected", 15s));
+    CHECK_THAT(hub.err(), Catch::Contains("event=\"front door shut\"") && Catch::Contains(said));
+    raw_worker worker(place.path);
+    worker.hello();
+    // The next host of the list, the server itself, is tried (P4).
+    connection driver("host=" + place.home.path() + "," + cluster::shared().directory() + " port=5432," +
+                      std::to_string(cluster::shared().port()) + " dbname=postgres user=postgres");
+    CHECK(driver.value("SELECT count(*) FROM pg_catalog.pg_class WHERE false") == "0");
+    hub.signal(SIGTERM);
+    CHECK(hub.wait(15s) == 0);
+  };
+  refused({}, "front_door is false");
+  refused({"--front-door", "--front-door-port", "5433"}, "the front door is at");
+}
+
+TEST_CASE("K1: that socket_mode is not used is said of each socket that was passed, and of no other") {
+  const auto paths_said = [](const process_options& options) {
+    process hub(options);
+    REQUIRE(hub.wait_for_err("front door open", 15s));
+    REQUIRE(hub.wait_for_err("event=started", 15s));
+    hub.signal(SIGTERM);
+    hub.wait(15s);
+    std::string said;
+    std::istringstream lines(hub.err());
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("socket_mode and socket_group not used") != line.npos)
+        said += line.find(".s.PGSQL.5432") != line.npos ? "door " : "hub ";
+    return said;
+  };
+  const both_passed place;
+  CHECK(paths_said(place.command({"--front-door", "--socket-mode", "0600"})) == "hub door ");
+  CHECK(paths_said(place.command({"--front-door"})).empty());
+  const temp_dir home;
+  const auto path = home / "s";
+  const int fd = bound_socket(SOCK_STREAM, path);
+  auto one = activated(path, fd);
+  one.argv.insert(one.argv.end(), {"--front-door", "--socket-mode", "0600"});
+  CHECK(paths_said(one) == "hub ");
+  ::close(fd);
 }
 
 TEST_CASE("systemd: READY, watchdog, reload and stop are told to NOTIFY_SOCKET") {
