@@ -244,10 +244,12 @@ parameters connect_parameters(const connect_settings& settings) {
     const bool from_environment = d.variable != nullptr && std::getenv(d.variable) != nullptr;
     if (!from_environment && !given.contains(d.keyword)) out.emplace_back(d.keyword, d.value);
   }
-  // The first dbname is expanded as a connection string; what follows wins over what it says.
-  if (!settings.conninfo.empty()) out.emplace_back("dbname", settings.conninfo);
+  // The first dbname is expanded as a connection string, and none but that; what follows wins over what it
+  // says.
+  if (!settings.conninfo.empty() || !settings.over.empty()) out.emplace_back("dbname", settings.conninfo);
   out.emplace_back("application_name", settings.application_name);
   out.emplace_back("client_encoding", "UTF8");
+  out.insert(out.end(), settings.over.begin(), settings.over.end());
   return out;
 }
 

@@ -22,6 +22,7 @@ struct connect_settings {
   // Where the connection string is in a file: read on the connecting thread, instead of `conninfo`.
   // `fault` set: it could not be had.
   std::function<std::string(std::string& fault)> read{};
+  parameters over{};  // values as they are, which win over what the string says
 };
 
 // The user's connection string with pgwake's defaults for whatever the user left open, be it in the string,

@@ -13,16 +13,6 @@ namespace {
 constexpr millis patience{5'000};
 constexpr millis arrival{3'000};
 
-// As a value of a connection string.
-std::string quoted_value(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "'";
-}
-
 // Why a NOTIFY of doctor's own session says nothing about the hub's; empty: it does.
 std::string other_database(const doctor_facts& f) {
   const auto& hub = f.hub->status.upstream;
@@ -39,9 +29,7 @@ doctor_facts::door_look look_at_door(blocking_session& publisher, const doctor_f
   out.folder = door_folder(so_far.configured);
   out.port = std::to_string(so_far.configured.front_door_port);
   pg::connect_settings how;
-  how.conninfo = "host=" + quoted_value(out.folder) + " port=" + out.port +
-                 " dbname=" + quoted_value(so_far.hub->status.upstream.database) +
-                 " user=" + quoted_value(so_far.user);
+  how.over = {{"dbname", so_far.hub->status.upstream.database}, {"user", so_far.user}};
   how.application_name = "pgwake-doctor@" + so_far.this_host;
   auto driver = blocking_session::open(how, {out.folder, "", out.port}, patience);
   if (!driver) {
