@@ -21,6 +21,8 @@ void judge_hubs_session(const doctor_facts& f, const hub_status::upstream_state&
 
 // The front door, as drivers find it.
 void judge_door(const doctor_facts& f, doctor_report& out);
+// Drivers that LISTEN at the server itself although the front door is there.
+void judge_drivers(const doctor_facts& f, doctor_report& out);
 
 // The server refuses a session for the role's CONNECTION LIMIT, and the hub that runs well has one at that
 // very server and database: with a limit of 1, all that is needed.

@@ -78,8 +78,12 @@ struct doctor_facts {
     std::optional<double> queue_usage;
     std::optional<transaction_look> oldest;
     std::optional<std::map<std::string, host_census>> census;  // by host
-    std::optional<double> clock_off_s;                         // server's minus ours
-    std::string second_session_error;                          // set: only one session could be had
+    // Sessions of this host, with this database, whose last statement is a LISTEN, and which are none of
+    // pgwake's: by application_name.
+    std::optional<std::map<std::string, std::int64_t>> direct_listeners;
+    std::int64_t hidden_sessions = 0;   // of other roles, whose statements this one is not shown
+    std::optional<double> clock_off_s;  // server's minus ours
+    std::string second_session_error;   // set: only one session could be had
   };
 
   // The front door, used as drivers use it.

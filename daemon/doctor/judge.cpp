@@ -209,9 +209,9 @@ namespace {
 
 // In the order of the chain. `connect` is none of them: it only ever fails, and then stands for
 // those behind it.
-constexpr std::array chain = {"settings", "socket",   "unit",   "hub",    "limits",    "name",  "tls",
-                              "login",    "primary",  "pooler", "listen", "version",   "slots", "queue",
-                              "timeouts", "fallback", "clock",  "budget", "front_door"};
+constexpr std::array chain = {"settings", "socket",   "unit",   "hub",    "limits",     "name",   "tls",
+                              "login",    "primary",  "pooler", "listen", "version",    "slots",  "queue",
+                              "timeouts", "fallback", "clock",  "budget", "front_door", "drivers"};
 
 // Each check is in one of the two lists: what was not found out is skipped, for its own reason or
 // the general one.
@@ -246,6 +246,7 @@ doctor_report judge(const doctor_facts& f) {
   else if (hub_has_the_slot(f))
     judge_hubs_session(f, f.hub->status.upstream, out);
   judge_door(f, out);
+  judge_drivers(f, out);
   complete(f, out);
   return out;
 }

@@ -1,10 +1,14 @@
-// doctor's check of the front door.
+// doctor's checks of the front door, and of the drivers that should come there.
+#include <algorithm>
+
 #include "daemon/doctor/checks.hpp"
+#include "daemon/terminal/text.hpp"
 
 namespace pgwaked::doctor {
 namespace {
 
 constexpr const char* check = "front_door";
+constexpr std::size_t most_names = 5;
 
 void judge_failure(const pgwake::pg::query_failure& why, const std::string& place, bool connected,
                    doctor_report& out) {
@@ -29,7 +33,57 @@ void judge_failure(const pgwake::pg::query_failure& why, const std::string& plac
       "group; else look for `front door` in the hub's log"));
 }
 
+// `3 "puma 2" (5 of that name are at the front door), 1 without application_name`
+std::string names_of(const std::map<std::string, std::int64_t>& direct, const doctor_facts& f) {
+  std::string out;
+  std::size_t named = 0;
+  for (const auto& [name, count] : direct) {
+    if (!out.empty()) out += ", ";
+    if (named++ == most_names) return out + std::to_string(direct.size() - most_names) + " more names";
+    out += std::to_string(count) + (name.empty() ? " without application_name" : " " + printable(name));
+    if (name.empty() || !f.hub) continue;
+    const auto& workers = f.hub->status.workers;
+    const auto here = std::count_if(workers.begin(), workers.end(), [&, &called = name](const auto& w) {
+      return w.dialect == "pg" && w.name == called;
+    });
+    if (here > 0) out += " (" + std::to_string(here) + " of that name at the front door)";
+  }
+  return out;
+}
+
 }  // namespace
+
+void judge_drivers(const doctor_facts& f, doctor_report& out) {
+  constexpr const char* drivers = "drivers";
+  if (!f.settings_errors.empty()) return skip(drivers, "the settings are not known", out);
+  if (!f.configured.front_door)
+    return out.findings.push_back(
+        ok(drivers, "the front door is off: drivers LISTEN at the database itself"));
+  if (!f.session) return;
+  if (f.session->pooler != doctor_facts::pooling::none)
+    return skip(drivers, "behind a pooler sessions of this host cannot be told from others", out);
+  if (!f.session->direct_listeners) return;
+  const auto& direct = *f.session->direct_listeners;
+  std::string hidden;
+  if (f.session->hidden_sessions > 0)
+    hidden = "; what " + counted(f.session->hidden_sessions, "session") +
+             " of other roles said last is not shown to this one (GRANT pg_read_all_stats shows it)";
+  if (direct.empty())
+    return out.findings.push_back(
+        ok(drivers, "no driver of this host is seen to LISTEN at the database itself" + hidden));
+  std::int64_t sum = 0;
+  for (const auto& [name, count] : direct) sum += count;
+  const bool open = f.door && f.door->connected;
+  out.findings.push_back(warn(
+      drivers,
+      counted(sum, "session") + " of this host " + (sum == 1 ? "LISTENs" : "LISTEN") +
+          " at the database itself: " + names_of(direct, f) + hidden,
+      open
+          ? "a driver that fell back to the server stays there until it connects anew: restart what has this "
+            "name. One that was never told of the front door: docs/drivers.md says what to change"
+          : "see front_door first; once drivers can connect there, restart what has this name: nobody comes "
+            "back by himself"));
+}
 
 void judge_door(const doctor_facts& f, doctor_report& out) {
   if (!f.settings_errors.empty()) return skip(check, "the settings are not known", out);

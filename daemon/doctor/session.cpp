@@ -141,6 +141,35 @@ void look_at_census(blocking_session& on, const facts& so_far, facts::session_lo
   out.census = std::move(census);
 }
 
+// Drivers that LISTEN at the server itself. Of a session that probes with other statements after its LISTEN
+// the last one does not say so: it is not found.
+void look_at_drivers(blocking_session& on, const facts& so_far, facts::session_look& out) {
+  const auto local = [](const std::string& address) {
+    return "(" + address + " IS NULL OR " + address + " <<= '127.0.0.0/8' OR " + address + " <<= '::1' OR " +
+           address + " = inet_server_addr())";
+  };
+  const auto rows = on.query(
+      plainly(
+          "SELECT application_name, sum((query ~* '^\\s*(listen\\s|do\\s+\\$\\$\\s*begin\\s+listen\\s)' "
+          "AND (client_addr = inet_client_addr() OR (" +
+          local("client_addr") + " AND " + local("inet_client_addr()") +
+          ")))::int), sum((query = '<insufficient privilege>')::int) FROM pg_stat_activity WHERE datname = "
+          "current_database() AND pid <> pg_backend_pid() AND (backend_type = 'client backend' OR "
+          "backend_type IS NULL) GROUP BY application_name"),
+      patience);
+  if (!rows) return;
+  auto& found = out.direct_listeners.emplace();
+  for (const auto& r : *rows) {
+    const auto name = text(r, 0);
+    const auto& own = so_far.configured.application_name;
+    if (name.starts_with(hub_prefix) || name.starts_with(fallback_prefix) || name.starts_with(check_prefix) ||
+        name.starts_with("pgwake-doctor@") || (!own.empty() && name == own))
+      continue;
+    if (const auto listening = whole(r, 1); listening > 0) found[name] = listening;
+    out.hidden_sessions += whole(r, 2);
+  }
+}
+
 void look_at_clock(blocking_session& on, facts::session_look& out) {
   using clock = std::chrono::system_clock;
   const auto seconds = [](clock::time_point t) {
@@ -203,6 +232,7 @@ facts::session_look look_through(blocking_session& session, const pg::connect_se
   look_at_slots(session, out);
   look_at_queue(session, out);
   look_at_census(session, so_far, out);
+  if (out.pooler == facts::pooling::none) look_at_drivers(session, so_far, out);
   look_at_clock(session, out);
   return out;
 }

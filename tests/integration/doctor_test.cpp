@@ -83,7 +83,7 @@ TEST_CASE("doctor finds nothing on a healthy host, and says nothing alarming") {
   for (const auto& [check, one] : d.checks) CHECK(one.verdict == "ok");
   for (const char* check :
        {"settings", "socket", "hub", "limits", "name", "tls", "login", "primary", "pooler", "listen",
-        "version", "slots", "queue", "timeouts", "fallback", "clock", "budget", "front_door"})
+        "version", "slots", "queue", "timeouts", "fallback", "clock", "budget", "front_door", "drivers"})
     CHECK(d.verdict(check) == "ok");
   const auto& budget = d.doc["budget"];
   CHECK(budget["here_now"].GetInt() >= 1);
@@ -645,4 +645,56 @@ TEST_CASE("SQL: doctor and hub run none of a database's own functions, whatever 
        {"hub", "primary", "pooler", "listen", "slots", "queue", "timeouts", "fallback", "clock", "budget"})
     CHECK(d.verdict(check) == "ok");
   CHECK(pg.value("SELECT pg_catalog.bool_or(is_called) FROM evil.hits", database) == "f");
+}
+
+TEST_CASE("section 9: doctor names the drivers of this host that LISTEN past the front door") {
+  auto& pg = cluster::shared();
+  const auto database = pg.new_database();
+  auto options = small_hub(pg.conninfo(database));
+  options.arguments.emplace_back("--front-door");
+  hub_daemon hub(options);
+  const auto look = [&](const std::string& user = "postgres") {
+    return doctor({"--socket", hub.socket(), "--database", pg.conninfo(database, user), "--front-door"});
+  };
+  auto d = look();
+  INFO(d.output);
+  CHECK(d.verdict("drivers") == "ok");
+  CHECK(d.says("drivers", "no driver of this host is seen to LISTEN"));
+  const auto direct = [&](const std::string& name, bool unix_socket) {
+    return connection((unix_socket ? pg.unix_conninfo(database) : pg.conninfo(database)) +
+                      " application_name='" + name + "'");
+  };
+  auto first = direct("puma 2", false);
+  first.exec("LISTEN orders");
+  auto second = direct("puma 2", true);
+  second.exec("DO $$BEGIN LISTEN orders; END$$");
+  auto third = direct("queries", false);
+  third.exec("SELECT 'LISTEN orders'");
+  auto elsewhere = pg.connect(pg.new_database());
+  elsewhere.exec("LISTEN orders");
+  d = look();
+  INFO(d.output);
+  CHECK(d.exit_code == 1);
+  CHECK(d.verdict("drivers") == "warning");
+  CHECK(d.says("drivers", "2 sessions of this host LISTEN at the database itself: 2 puma 2"));
+  CHECK_FALSE(d.says("drivers", "queries"));
+  pg.exec("CREATE ROLE plain LOGIN");
+  d = look("plain");
+  INFO(d.output);
+  CHECK(d.verdict("drivers") == "ok");
+  CHECK(d.says("drivers", "sessions of other roles said last is not shown"));
+}
+
+TEST_CASE("section 9: doctor finds the front door of a database with any name") {
+  auto& pg = cluster::shared();
+  const std::string database = "it's \\ host=x";
+  pg.exec("CREATE DATABASE \"" + database + "\"");
+  auto options = small_hub("host=127.0.0.1 port=" + std::to_string(pg.port()) +
+                           " user=postgres dbname='it\\'s \\\\ host=x'");
+  options.arguments.emplace_back("--front-door");
+  hub_daemon hub(options);
+  const auto d = doctor({"--socket", hub.socket(), "--database", options.database, "--front-door"});
+  INFO(d.output);
+  CHECK(d.verdict("front_door") == "ok");
+  CHECK(d.says("front_door", "a NOTIFY of the server arrived at host="));
 }

@@ -109,7 +109,7 @@ TEST_CASE("doctor: a healthy host gets no warning") {
   CHECK(r.skipped.empty());
   for (const char* check :
        {"settings", "socket", "hub", "limits", "name", "tls", "login", "primary", "pooler", "listen",
-        "version", "slots", "queue", "timeouts", "fallback", "clock", "budget", "front_door"}) {
+        "version", "slots", "queue", "timeouts", "fallback", "clock", "budget", "front_door", "drivers"}) {
     INFO(check);
     REQUIRE(find(r, check) != nullptr);
     CHECK(find(r, check)->advice.empty());
@@ -355,7 +355,7 @@ TEST_CASE("doctor: each check was made or skipped, never both") {
     INFO(report_text(r, 100, false));
     for (const char* check :
          {"settings", "socket", "hub", "limits", "name", "tls", "login", "primary", "pooler", "listen",
-          "version", "slots", "queue", "timeouts", "fallback", "clock", "budget", "front_door"}) {
+          "version", "slots", "queue", "timeouts", "fallback", "clock", "budget", "front_door", "drivers"}) {
       INFO(check);
       const auto times =
           std::count_if(r.skipped.begin(), r.skipped.end(), [&](const auto& s) { return s.check == check; });
@@ -401,8 +401,9 @@ TEST_CASE("doctor: the front door, as a driver finds it") {
   f.configured.front_door = true;
   const auto unseen = judge(f);
   CHECK(find(unseen, "front_door") == nullptr);
-  REQUIRE(unseen.skipped.size() == 1);
+  REQUIRE(unseen.skipped.size() == 2);
   CHECK(unseen.skipped[0].check == "front_door");
+  CHECK(unseen.skipped[1].check == "drivers");
   f.hub->status.healthy = false;
   CHECK(judge(f).skipped[0].why == "the hub has no session with the server");
   f = healthy();
@@ -431,6 +432,40 @@ TEST_CASE("doctor: the front door, as a driver finds it") {
   door.arrived = true;
   expect(f, {"front_door", ok, "arrived at host=/run/pgwake/shop port=5432"});
   CHECK(judge(f).worst() == ok);
+}
+
+TEST_CASE("doctor: drivers that LISTEN at the server although the front door is there") {
+  auto f = healthy();
+  f.session->direct_listeners.emplace();
+  expect(f, {"drivers", ok, "the front door is off"});
+  f.configured.front_door = true;
+  f.door = doctor_facts::door_look{};
+  f.door->connected = f.door->arrived = true;
+  expect(f, {"drivers", ok, "no driver of this host is seen to LISTEN"});
+  f.session->hidden_sessions = 3;
+  expect(f, {"drivers", ok, "what 3 sessions of other roles said last is not shown"});
+  CHECK(judge(f).worst() == ok);
+  f.session->direct_listeners = {{"", 1}, {"pu\x1b[31mma", 2}, {"jobs", 1}};
+  f.hub->status.workers.resize(3);
+  for (auto& w : f.hub->status.workers) w.dialect = "pg";
+  f.hub->status.workers[0].name = "jobs";
+  f.hub->status.workers[1].name = "jobs";
+  f.hub->status.workers[1].dialect = "v1";
+  expect(f, {"drivers", warning,
+             "4 sessions of this host LISTEN at the database itself: 1 without application_name"});
+  expect(f, {"drivers", warning, "1 jobs (1 of that name at the front door), 2 pu"});
+  expect(f, {"drivers", warning, "restart what has this name"});
+  CHECK(find(judge(f), "drivers")->found.find('\x1b') == std::string::npos);
+  f.door->connected = false;
+  f.door->failure = {"", "No such file or directory"};
+  expect(f, {"drivers", warning, "see front_door first"});
+  for (char c = 'a'; c < 'h'; ++c) f.session->direct_listeners->emplace(std::string("x") + c, 1);
+  expect(f, {"drivers", warning, "5 more names"});
+  f.session->pooler = facts::pooling::session;
+  CHECK(find(judge(f), "drivers") == nullptr);
+  f.session->pooler = facts::pooling::none;
+  f.session->direct_listeners.reset();
+  CHECK(find(judge(f), "drivers") == nullptr);
 }
 
 TEST_CASE("doctor: delivery, version, queue, timeouts, clock") {
