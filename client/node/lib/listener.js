@@ -53,6 +53,7 @@ function milliseconds(timeout) {
  * hub is away. index.d.ts says what each call does.
  *
  * What was read waits in the backlog until somebody takes it: the handlers, or a `for await`, which sets the pace then.
+ * Nothing is read while nobody wants anything: it waits in the library, which merges, counts and bounds it.
  */
 class Listener extends EventEmitter {
   #handle;
@@ -64,6 +65,7 @@ class Listener extends EventEmitter {
   #pending = new Map();
   #iterators = new Set();
   #waiters = [];
+  #watching = true;
   #delivering = false;
   #scheduled = false;
   #closing = null;
@@ -99,6 +101,7 @@ class Listener extends EventEmitter {
     native('subscribe', this.#handle, names.join('\0'), milliseconds(timeout), id);
     await new Promise((resolve, reject) => {
       this.#pending.set(id, { left: names.length, failed: null, resolve, reject });
+      this.#watch();
     });
   }
 
@@ -150,7 +153,7 @@ class Listener extends EventEmitter {
   // What waited for a handler is delivered to the first one.
   on(name, handler) {
     super.on(name, handler);
-    if (name === 'notification') this.#deliverSoon();
+    this.#handlersChanged();
     return this;
   }
 
@@ -160,7 +163,7 @@ class Listener extends EventEmitter {
 
   prependListener(name, handler) {
     super.prependListener(name, handler);
-    if (name === 'notification') this.#deliverSoon();
+    this.#handlersChanged();
     return this;
   }
 
@@ -175,8 +178,34 @@ class Listener extends EventEmitter {
     this.#numbers = new Int32Array(memory);
   }
 
+  #handlersChanged() {
+    if (this.closed) return;
+    this.#deliverSoon();
+    this.#watch();
+  }
+
+  get #taken() {
+    return this.#iterators.size > 0 ? this.#waiters.length > 0 : this.listenerCount('notification') > 0;
+  }
+
+  get #told() {
+    return this.listenerCount('state') > 0 || this.listenerCount('refused') > 0;
+  }
+
+  #watch() {
+    if (this.#watching) return;
+    this.#watching = true;
+    native('watch', this.#handle, true);
+  }
+
   // One batch, so that the loop comes round: the descriptor stays readable while there is more.
   #readable() {
+    const anybody = this.#pending.size > 0 || this.#taken || (this.#iterators.size === 0 && this.#told);
+    if (!anybody) {
+      this.#watching = false;
+      native('watch', this.#handle, false);
+      return;
+    }
     let used = native('read', this.#handle, this.#buffer);
     if (used > this.#buffer.length) {
       this.#makeRoom(used);
@@ -221,6 +250,7 @@ class Listener extends EventEmitter {
     return new Promise((resolve) => {
       this.#waiters.push({ iterator, resolve });
       this.#deliverSoon();
+      this.#watch();
     });
   }
 
@@ -229,13 +259,12 @@ class Listener extends EventEmitter {
     this.#iterators.delete(iterator);
     for (const waiter of this.#waiters) if (waiter.iterator === iterator) waiter.resolve(over);
     this.#waiters = this.#waiters.filter((waiter) => waiter.iterator !== iterator);
-    this.#deliverSoon();
+    if (!this.closed) this.#handlersChanged();
     return over;
   }
 
   get #wanted() {
-    if (this.#backlog.size === 0) return false;
-    return this.#iterators.size > 0 ? this.#waiters.length > 0 : this.listenerCount('notification') > 0;
+    return this.#backlog.size > 0 && this.#taken;
   }
 
   // What a handler throws there is an uncaught exception, and none of the caller's.

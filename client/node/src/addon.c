@@ -309,6 +309,18 @@ static napi_value set_ref(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
+/* watch(listener, whether): whether the callback says that there is something to read. It keeps the process alive
+   in either case, which a handle of libuv's that is stopped would not. */
+static napi_value set_watch(napi_env env, napi_callback_info info) {
+  napi_value given[2];
+  bool whether = true;
+  listener* l;
+  if (!arguments_of(env, info, 2, given) || !(l = listener_of(env, given[0]))) return NULL;
+  napi_get_value_bool(env, given[1], &whether);
+  if (!l->closing) uv_poll_start(&l->poll, whether ? UV_READABLE : UV_DISCONNECT, on_readable);
+  return NULL;
+}
+
 /* subscribe(listener, channels, timeout, id): the answers are events. */
 static napi_value subscribe(napi_env env, napi_callback_info info) {
   napi_value given[4];
@@ -389,9 +401,16 @@ NAPI_MODULE_INIT() {
   static const struct {
     const char* name;
     napi_callback function;
-  } table[] = {{"load", load},        {"open", open_listener},  {"close", close_listener},
-               {"ref", set_ref},      {"subscribe", subscribe}, {"unsubscribe", unsubscribe},
-               {"read", read_events}, {"state", get_state},     {"resultName", name_of_result},
+  } table[] = {{"load", load},
+               {"open", open_listener},
+               {"close", close_listener},
+               {"ref", set_ref},
+               {"watch", set_watch},
+               {"subscribe", subscribe},
+               {"unsubscribe", unsubscribe},
+               {"read", read_events},
+               {"state", get_state},
+               {"resultName", name_of_result},
                {"version", version}};
   for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
     napi_value function;

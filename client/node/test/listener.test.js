@@ -84,8 +84,7 @@ describe('notifications', () => {
     const listener = await listening(t, 'c1');
     await host.notify('c1', '1');
     await host.notify('c1', '2');
-    // It has been read: what follows comes later.
-    assert(await eventually(() => listener.state.wakes >= 2 && listener.state.waiting === 0));
+    assert(await eventually(() => listener.state.wakes >= 2));
     const loop = [];
     for await (const event of listener) {
       if (event.kind === 'wake') loop.push(event.payload);
@@ -114,13 +113,25 @@ describe('notifications', () => {
     const listener = await listening(t, ['c1', 'c2']);
     await host.notify('c1', 'unwanted');
     await host.notify('c2', 'first');
-    assert(await eventually(() => listener.state.wakes >= 2 && listener.state.waiting === 0));
+    assert(await eventually(() => listener.state.wakes >= 2));
     await host.notify('c1', 'unwanted, too');
     await host.notify('c2', 'second');
     await listener.unlisten('c1');
     assert.deepEqual(listener.channels, ['c2']);
     const seen = await collect(listener, 'notification').count(2);
     assert.deepEqual(seen.map(({ payload }) => payload), ['first', 'second']);
+  });
+
+  it('C10: those that nobody takes wait within queueMaxBytes, and a gap says what was lost', async (t) => {
+    const listener = await listening(t, ['c1', 'c2'], { queueMaxBytes: '64KiB' });
+    for (let i = 0; i < 30; ++i) await host.notify('c1', `${i}${'.'.repeat(7000)}`);
+    await host.notify('c2');
+    assert(await eventually(() => listener.state.discarded >= 20));
+    const gaps = collect(listener, 'gap');
+    const notifications = collect(listener, 'notification');
+    await gaps.count(1);
+    assert.deepEqual([gaps.seen[0].channel, gaps.seen[0].gap], ['c1', 'overflow']);
+    assert(await eventually(() => notifications.seen.some(({ channel }) => channel === 'c2')));
   });
 
   it('come in the context of connect()', async (t) => {
@@ -266,7 +277,8 @@ describe('a listener', () => {
     for (let i = 0; i < 5; ++i) await use();
     const first = count();
     for (let i = 0; i < 50; ++i) await use();
-    assert.deepEqual(count(), first);
+    // A thread that was joined may stand in /proc for a moment.
+    assert(await eventually(() => String(count()) === String(first)), `${count()}, ${first} before`);
   });
 
   it('can be imported', async () => {

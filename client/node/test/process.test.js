@@ -48,6 +48,13 @@ it('an open listener keeps the process alive, one that is not referenced does no
     setTimeout(() => { console.log('alive'); listener.close(); }, 200).unref();
   `);
   assert.equal(again, 'alive\n');
+  // Of what nobody takes nothing is read.
+  const { out: untaken } = await node(`
+    const listener = await pgwake.connect({ ...NOWHERE, pollInterval: '10ms' });
+    await listener.listen('c');
+    setTimeout(() => { console.log('alive'); listener.close(); }, 200).unref();
+  `);
+  assert.equal(untaken, 'alive\n');
 });
 
 describe('worker threads', () => {
