@@ -77,7 +77,7 @@ class Host {
 // Nobody to talk to: reminders come by the policy.
 const NOWHERE = { socket: '/nonexistent/pgwake.sock', policy: 'poll', pollInterval: '20ms' };
 
-async function eventually(what, patience = 30_000) {
+async function eventually(what, patience = 60_000) {
   const until = performance.now() + patience;
   while (!(await what())) {
     if (performance.now() > until) return false;

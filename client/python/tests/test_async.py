@@ -34,7 +34,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
 
     async def wake(self, listener: pgwake.aio.Listener) -> pgwake.Event:
         while True:
-            e = await listener.next(timeout=10)
+            e = await listener.next(timeout=60)
             self.assertIsNotNone(e)
             if e.kind == "wake":
                 return e
@@ -86,7 +86,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         await listener.subscribe("c2")
         self.host.notify("c1", "called")
         self.host.notify("c2", "queued")
-        self.assertEqual(await asyncio.wait_for(seen.get(), 10), ("c1", "called", True))
+        self.assertEqual(await asyncio.wait_for(seen.get(), 60), ("c1", "called", True))
         self.assertEqual((await self.wake(listener)).payload, "queued")
         self.assertEqual([str(f["exception"]) for f in failures], ["of the test"])
         await listener.remove_listener("c1", bad)
@@ -111,7 +111,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             got = []
             for task in (waiting, other):
                 try:
-                    got.append((await asyncio.wait_for(task, 10)).payload if task is other else (await task).payload)
+                    got.append((await asyncio.wait_for(task, 60)).payload if task is other else (await task).payload)
                 except asyncio.CancelledError:
                     continue
                 except asyncio.TimeoutError:
@@ -134,12 +134,12 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
 
         tasks = [asyncio.ensure_future(take()) for _ in range(4)]
         self.host.sql("SELECT FROM (SELECT pg_notify('c1', i::text) FROM generate_series(1, 3000) i) x")
-        for _ in range(1000):
+        for _ in range(6000):
             if len(seen) == 3000:
                 break
             await asyncio.sleep(0.01)
         listener.close()
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
         self.assertEqual(sorted(seen), list(range(1, 3001)))
 
 
@@ -156,7 +156,7 @@ class AsyncioForked(unittest.TestCase):
 
         async def gap(listener: pgwake.aio.Listener) -> str:
             while True:
-                e = await listener.next(timeout=10)
+                e = await listener.next(timeout=60)
                 if e is None or e.kind == "wake":
                     return "none" if e is None else e.gap
 
@@ -182,7 +182,7 @@ class Trio(unittest.TestCase):
 
         async def wake(listener) -> pgwake.Event:
             while True:
-                e = await listener.next(timeout=10)
+                e = await listener.next(timeout=60)
                 self.assertIsNotNone(e)
                 if e.kind == "wake":
                     return e
@@ -207,7 +207,7 @@ class Trio(unittest.TestCase):
                         nursery.start_soon(take)
                     here.sql("SELECT FROM (SELECT pg_notify('c1', i::text) FROM generate_series(1, 1000) i) x")
                     await listener.subscribe("c2")
-                    with trio.fail_after(20):
+                    with trio.fail_after(60):
                         while len(seen) < 1000:
                             await trio.sleep(0.01)
                     listener.close()

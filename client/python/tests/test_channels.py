@@ -11,7 +11,7 @@ import unittest
 import pgwake
 from pgwake import _message
 
-from .support import host
+from .support import eventually, host
 
 try:
     import psycopg  # noqa: F401
@@ -211,6 +211,9 @@ class Layer(unittest.IsolatedAsyncioTestCase):
         await layer.send(channel, {"n": 1})
         session = "backend_type = 'client backend' AND datname = current_database() AND " \
             "pid <> pg_backend_pid() AND query LIKE '%pg_notify%'"
+        # Those of the tests before this one are gone once the server has noticed.
+        one = f"SELECT count(*) FROM pg_stat_activity WHERE {session}"
+        self.assertTrue(eventually(lambda: self.host.sql(one) == ["1"]))
         ended = self.host.sql(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {session}")
         self.assertEqual(ended, ["t"])
         await layer.send(channel, {"n": 2})

@@ -110,7 +110,7 @@ class CableTest < Minitest::Test
     rails = server
     confirmed = Queue.new
     (1..2000).each { |i| rails.pubsub.subscribe("c#{i}", ->(m) { @heard << m }, -> { confirmed << i }) }
-    assert(eventually(60) { confirmed.size == 2000 }, "#{confirmed.size} confirmed")
+    assert(eventually { confirmed.size == 2000 }, "#{confirmed.size} confirmed")
     [1, 999, 2000].each do |i|
       rails.broadcast("c#{i}", i)
       assert_equal(i, next_of)
@@ -167,9 +167,9 @@ class CableTest < Minitest::Test
     assert_equal(:own, listener_of(rails).state.source)
     @host.start
     assert(eventually { listener_of(rails).state.source == :hub })
-    @heard.clear
     rails.broadcast('chat', 'back')
-    assert_equal('back', next_of)
+    # More of those that were sent until one was heard may come first, and Rails calls its subscribers in several threads.
+    assert(eventually { !@heard.empty? && next_of == 'back' })
   end
 
   # A planned restart loses nothing.
@@ -190,7 +190,7 @@ class CableTest < Minitest::Test
   def test_refusals
     @host.close
     @host = Rig::Host.new('--allow', "uid:#{Process.uid} chat*")
-    rails = server(database: nil)
+    rails = server
     ["nul\0", 'forbidden', ''].each { |name| rails.pubsub.subscribe(name, ->(_) {}, -> { @heard << '"wrong"' }) }
     subscribe(rails, 'chat')
     assert_match(/forbidden/, @log.string)
@@ -229,7 +229,7 @@ class CableTest < Minitest::Test
     before = Thread.list.size
     pubsub = rails.pubsub
     2.times { rails.restart }
-    assert_operator(Thread.list.size, :<, before)
+    assert(eventually { Thread.list.size < before })
     pubsub.unsubscribe('chat', callback) # of a connection that ends after it
     subscribe(rails, 'chat')
     rails.broadcast('chat', 'x')

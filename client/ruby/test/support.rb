@@ -58,7 +58,7 @@ end
 NOWHERE = { socket: '/nonexistent/pgwake.sock', policy: :poll, poll_interval: '20ms' }.freeze
 
 module Helpers
-  def eventually(patience = 20)
+  def eventually(patience = 60)
     till = Process.clock_gettime(Process::CLOCK_MONOTONIC) + patience
     until yield
       return false if Process.clock_gettime(Process::CLOCK_MONOTONIC) > till
@@ -75,7 +75,7 @@ module Helpers
   end
 
   # The next wake of this listener.
-  def wake(listener, timeout = 10)
+  def wake(listener, timeout = 60)
     loop do
       event = listener.next(timeout: timeout) or flunk('no wake came')
       return event if event.kind == :wake
