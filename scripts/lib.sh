@@ -82,6 +82,8 @@ step() {
     ruby ruby-minitest ruby-pg python3-psycopg python3-psycopg2 python3-asyncpg
     nodejs libnode-dev node-pg)
   packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
+  packages_bench_bindings=("${packages_demo[@]}" python3 python3-psycopg python3-psycopg2 python3-asyncpg ruby ruby-pg
+    nodejs libnode-dev node-pg)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
     prometheus python3-prometheus-client python3-yaml chromium flake8 mypy fonts-dejavu-core libfaketime pgpool2 haproxy npm spin
     rubocop ruby-actioncable ruby-activerecord python3-django-channels python3-aiopg ruby-sequel libdbd-pg-perl php-cli php-pgsql)
@@ -113,7 +115,7 @@ explain_packages() {
     "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
 }
 
-# need_packages build|demo|test|bench|all: installs what is missing, and says what. Asks for root only then.
+# need_packages build|demo|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
 need_packages() {
   local -n wanted=packages_$1
   command -v dpkg-query >/dev/null ||

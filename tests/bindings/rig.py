@@ -205,7 +205,8 @@ class Host:
         self.arguments = arguments or self.arguments
         calm = [word for name, value in _CALM_HUB.items() if name not in self.arguments for word in (name, value)]
         self._hub = subprocess.Popen(
-            [os.environ["PGWAKED"], "run", "--socket", self.socket, "--database", self.conninfo, *self.arguments, *calm],
+            [os.environ["PGWAKED"], "run", "--socket", self.socket, "--database", self.conninfo]
+            + [*self.arguments, *calm],
             env=clean_environment(),
             stdout=self._log,
             stderr=self._log,
