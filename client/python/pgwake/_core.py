@@ -237,7 +237,7 @@ class Core:
         room = ctypes.create_string_buffer(8 * 1024)
         self._answer(self._lib.state_json(self._handle, room, len(room)))
         said: dict[str, Any] = json.loads(room.value)
-        return State(**{key: said[key] for key in State.__dataclass_fields__})
+        return State(**{key: said[key] for key in State._fields})
 
     def _check(self) -> None:
         if self.closed:

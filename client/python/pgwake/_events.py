@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["wake", "state", "refused"]
 Source = Literal["none", "hub", "own"]
@@ -108,8 +107,7 @@ def unpack(buffer: memoryview, used: int) -> list[Event]:
     return out
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """A snapshot, as pgwake_state of pgwake.h."""
 
     source: Source

@@ -108,7 +108,7 @@ class Blocking:
         return bool(select.select([listener], [], [], seconds(timeout))[0])
 
     def state(self, listener: pgwake.Listener) -> Any:
-        return vars(listener.state)
+        return listener.state._asdict()
 
     def reopen(self, listener: pgwake.Listener) -> bool:
         listener.reopen()
@@ -189,7 +189,7 @@ class Async:
         return listener in self._kept
 
     def state(self, listener: pgwake.aio.Listener) -> Any:
-        return vars(listener.state)
+        return listener.state._asdict()
 
     def reopen(self, listener: pgwake.aio.Listener) -> bool:
         listener.reopen()
