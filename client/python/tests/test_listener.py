@@ -369,8 +369,8 @@ class Waiting(WithHub):
             use()
         gc.collect()
         self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
-        # A thread that was joined may stand in /proc for a moment.
-        self.assertTrue(eventually(lambda: len(os.listdir("/proc/self/task")) == threads))
+        # A thread that has ended may stand in /proc for a moment, before and after.
+        self.assertTrue(eventually(lambda: len(os.listdir("/proc/self/task")) <= threads))
 
 
 class Forking(WithHub):
