@@ -60,6 +60,7 @@ class Listener(Face):
                     raise PgwakeTimeout("subscribe: no answer within the deadline")
             finally:
                 self._core.abandon(pending)
+                self._tell_outside()  # events that came before the answer
             if pending.failed is not None:
                 raise pending.failed
 
@@ -206,6 +207,7 @@ class Listener(Face):
             if self._poller is not None:
                 self._turn.wait(left)
                 continue
+            self._tell_outside()
             self._poller = threading.get_ident()
             turn = self._turn
             turn.release()

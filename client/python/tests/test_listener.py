@@ -339,6 +339,20 @@ class Waiting(WithHub):
             self.assertFalse(selector.select(0.05))
             selector.unregister(listener)
 
+    def test_fileno_and_subscribing(self) -> None:
+        """What a subscribe has read while it waited for its answer is told as well."""
+        listener = self.listener()
+        listener.subscribe("c1")
+        while listener.next(timeout=0):
+            pass
+        with selectors.DefaultSelector() as selector:
+            selector.register(listener, selectors.EVENT_READ)
+            self.host.notify("c1", "x")
+            listener.subscribe("c2")
+            self.assertTrue(selector.select(10))
+            e = listener.next(timeout=0)
+            self.assertEqual(e and e.payload, "x")
+
     def test_the_end_of_a_process(self) -> None:
         """With a listener open, threads in it, and none closed: no crash, no hang."""
         code = (

@@ -298,6 +298,18 @@ class ListenerTest < Minitest::Test
     assert_nil(IO.select([l], nil, nil, 0.05))
   end
 
+  # What a subscribe has read while it waited for its answer is told as well.
+  def test_to_io_and_subscribing
+    l = listener
+    l.subscribe('c1')
+    nil while l.next(timeout: 0)
+    l.to_io
+    HOST.notify('c1', 'x')
+    l.subscribe('c2')
+    assert(IO.select([l], nil, nil, 10))
+    assert_equal('x', l.next(timeout: 0).payload)
+  end
+
   def test_nothing_is_left_behind
     use = lambda do |close|
       l = Pgwake::Listener.new(**NOWHERE)

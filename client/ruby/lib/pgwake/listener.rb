@@ -83,6 +83,7 @@ module Pgwake
         raise pending.failed if pending.failed
       ensure
         @pending.delete_if { |_, other| other.equal?(pending) }
+        tell_outside # events that came before the answer
       end
       self
     end
@@ -396,6 +397,7 @@ module Pgwake
     end
 
     def poll(left)
+      tell_outside
       @poller = Thread.current
       lock = @lock
       lock.unlock
