@@ -86,7 +86,7 @@ step() {
     nodejs libnode-dev node-pg)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
     prometheus python3-prometheus-client python3-yaml chromium flake8 mypy fonts-dejavu-core libfaketime pgpool2 haproxy npm spin
-    rubocop puma ruby-actioncable ruby-activerecord python3-django-channels python3-aiopg ruby-sequel libdbd-pg-perl php-cli php-pgsql)
+    rubocop puma ruby-actioncable ruby-activerecord python3-django-channels uvicorn gunicorn python3-hypercorn python3-aiopg ruby-sequel libdbd-pg-perl php-cli php-pgsql)
 }
 
 missing_packages() {

@@ -33,7 +33,7 @@ module Pgwake
     # @param max_browsers [Integer] of a process; then 503
     # @param logger [#warn, nil] nil: standard error
     # @param options those of {Listener#initialize}
-    def initialize(*channels, heartbeat: 15, write_timeout: 30, max_unsent: 256 * 1024, linger: 30, reconnect: 2,
+    def initialize(*channels, heartbeat: 15, write_timeout: 30, max_unsent: 1 << 20, linger: 30, reconnect: 2,
                    subscribe_timeout: 10, max_browsers: 10_000, logger: nil, **options, &choose)
       raise ArgumentError, 'name channels, or give a block that does' if channels.empty? == choose.nil?
 

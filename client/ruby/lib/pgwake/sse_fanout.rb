@@ -225,7 +225,7 @@ module Pgwake
     end
 
     def put(stream, text, key = nil)
-      return if stream.put(text, now, key)
+      return if stream.put(text, now, key) || (stream.flush(now) && stream.put(text, now, key))
 
       log("pgwake: sse: a browser that does not read is dropped (#{stream.channels.first(3).join(', ')})")
       leave(stream)

@@ -1,0 +1,215 @@
+"""The browsers of one event loop, and its one listener."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import Hashable, Iterable
+
+from ._core import Value
+from ._errors import Closed, Error, Invalid
+from ._events import Event
+from .aio import Listener
+
+_log = logging.getLogger("pgwake.sse")
+
+HEARTBEAT = b":\n\n"
+_MOST_AT_ONCE = 64 * 1024
+_MOST_IN_A_ROW = 16 * 1024
+_TICK = 1.0
+
+
+class Full(Error):
+    """More browsers than there may be."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """See pgwake.asgi.sse."""
+
+    heartbeat: float
+    write_timeout: float
+    max_unsent: int
+    linger: float
+    reconnect: float
+    max_browsers: int
+
+
+class Stream:
+    """One browser: what it has not been sent yet."""
+
+    def __init__(self, channels: tuple[str, ...], most: int) -> None:
+        self.channels = channels
+        self._most = most
+        self._waiting: deque[tuple[bytes, Hashable]] = deque()
+        self._keys: set[Hashable] = set()
+        self._unsent = 0
+        self._changed = asyncio.Event()
+        self._given_up = asyncio.Event()
+        self.ended = False
+        """Nothing more comes."""
+
+    def put(self, text: bytes, key: Hashable = None) -> bool:
+        """False: too much waits. A message with the same key that waits makes this one needless."""
+        if key is not None and key in self._keys:
+            return True
+        if self._unsent + len(text) > self._most:
+            return False
+        self._waiting.append((text, key))
+        self._unsent += len(text)
+        if key is not None:
+            self._keys.add(key)
+        self._changed.set()
+        return True
+
+    def end(self) -> None:
+        self.ended = True
+        self._changed.set()
+
+    def give_up(self) -> None:
+        self._given_up.set()
+
+    async def given_up(self) -> None:
+        await self._given_up.wait()
+
+    @property
+    def dropped(self) -> bool:
+        """It did not read."""
+        return self._given_up.is_set()
+
+    def sent(self, count: int) -> None:
+        """What take() gave is no longer held by anybody."""
+        self._unsent -= count
+
+    async def take(self, patience: float) -> bytes:
+        """What waits, or a heartbeat after so long; nothing: it has ended."""
+        if not self._waiting and not self.ended:
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), patience)
+            except asyncio.TimeoutError:
+                self.put(HEARTBEAT)
+        out = bytearray()
+        while self._waiting and len(out) < _MOST_AT_ONCE:
+            text, key = self._waiting.popleft()
+            self._keys.discard(key)
+            out += text
+        return bytes(out)
+
+
+class Fanout:
+    """One task takes events; each browser's own task sends, so that a slow one holds up itself alone."""
+
+    def __init__(self, settings: Settings, options: dict[str, Value]) -> None:
+        self.pid = os.getpid()
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._listener = Listener(**options)  # type: ignore[arg-type]
+        self._streams: set[Stream] = set()
+        self._members: dict[str, set[Stream]] = {}
+        self._idle: dict[str, float] = {}  # channel => since when nobody wants it
+        self._tasks = [asyncio.ensure_future(job) for job in (self._read(), self._look_after())]
+        self.ended = False
+
+    async def enter(self, channels: Iterable[str], timeout: float) -> Stream:
+        """Returns once every notification committed from now on will reach the stream."""
+        if self.ended:
+            raise Closed("the server stops")
+        if len(self._streams) >= self._settings.max_browsers:
+            raise Full(f"{len(self._streams)} browsers are here already")
+        stream = Stream(tuple(channels), self._settings.max_unsent)
+        # Browsers that lost one server at the same moment come back one after another.
+        stream.put(b"retry: %d\n\n" % (self._settings.reconnect * random.uniform(500, 1500)))
+        self._streams.add(stream)
+        for channel in stream.channels:
+            self._members.setdefault(channel, set()).add(stream)
+            self._idle.pop(channel, None)
+        try:
+            missing = [c for c in stream.channels if c not in self._listener._core.channels]
+            if missing:
+                await self._listener.subscribe(*missing, timeout=timeout)
+        except BaseException:
+            self.leave(stream)
+            raise
+        return stream
+
+    def leave(self, stream: Stream) -> None:
+        if stream not in self._streams:
+            return
+        self._streams.remove(stream)
+        stream.end()
+        for channel in stream.channels:
+            rest = self._members[channel]
+            rest.discard(stream)
+            if not rest:
+                del self._members[channel]
+                self._idle[channel] = self._loop.time()
+
+    def close(self) -> None:
+        """Ends all responses; each sends what waits."""
+        if self.ended:
+            return
+        self.ended = True
+        for stream in list(self._streams):
+            self.leave(stream)
+        self._listener.close()
+        if not self._loop.is_closed():
+            for task in self._tasks:
+                task.cancel()
+
+    async def _read(self) -> None:
+        handed = 0
+        try:
+            async for e in self._listener:
+                if e.kind == "wake":
+                    handed += self._hand_out(e)
+                    if handed > _MOST_IN_A_ROW:
+                        handed = 0
+                        await asyncio.sleep(0)  # what waits must get its chance to be sent
+                elif e.kind == "refused":
+                    _log.error("%s is refused now: %s", e.channel, e.reason)
+                    for stream in list(self._members.get(e.channel, ())):
+                        self.leave(stream)
+        except Exception:
+            # The browsers come again, to another one.
+            _log.exception("the streams of this event loop end")
+            self.close()
+
+    def _hand_out(self, e: Event) -> int:
+        streams = self._members.get(e.channel)
+        if not streams:
+            return 0
+        name = "resync" if e.gap else "wake"
+        data = {"channel": e.channel.encode("utf-8", "replace").decode()}
+        if e.gap:
+            data["cause"] = e.gap
+        if e.data is not None:
+            data["payload"] = e.payload
+        text = f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        key = (name, e.channel) if e.data is None else None
+        for stream in list(streams):
+            if not stream.put(text, key):
+                self.drop(stream, "a browser that does not read is dropped (%s)")
+        return len(text)
+
+    def drop(self, stream: Stream, why: str) -> None:
+        if not stream.dropped:
+            _log.warning(why, ", ".join(stream.channels[:3]))
+            stream.give_up()
+            self.leave(stream)
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            until = self._loop.time() - self._settings.linger
+            for channel in [c for c, since in self._idle.items() if since <= until]:
+                del self._idle[channel]
+                try:
+                    await self._listener.unsubscribe(channel)
+                except Invalid:
+                    pass  # it was never subscribed
