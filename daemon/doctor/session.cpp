@@ -146,16 +146,17 @@ void look_at_census(blocking_session& on, const facts& so_far, facts::session_lo
 void look_at_drivers(blocking_session& on, const facts& so_far, facts::session_look& out) {
   const auto local = [](const std::string& address) {
     return "(" + address + " IS NULL OR " + address + " <<= '127.0.0.0/8' OR " + address + " <<= '::1' OR " +
-           address + " = inet_server_addr())";
+           address + " = pg_catalog.inet_server_addr())";
   };
+  const std::string listens = "query ~* '^\\s*(listen\\s|do\\s+\\$\\$\\s*begin\\s+listen\\s)'";
+  const std::string here = "(client_addr = pg_catalog.inet_client_addr() OR (" + local("client_addr") +
+                           " AND " + local("pg_catalog.inet_client_addr()") + "))";
   const auto rows = on.query(
-      plainly(
-          "SELECT application_name, sum((query ~* '^\\s*(listen\\s|do\\s+\\$\\$\\s*begin\\s+listen\\s)' "
-          "AND (client_addr = inet_client_addr() OR (" +
-          local("client_addr") + " AND " + local("inet_client_addr()") +
-          ")))::int), sum((query = '<insufficient privilege>')::int) FROM pg_stat_activity WHERE datname = "
-          "current_database() AND pid <> pg_backend_pid() AND (backend_type = 'client backend' OR "
-          "backend_type IS NULL) GROUP BY application_name"),
+      plainly("SELECT application_name, pg_catalog.sum((" + listens + " AND " + here +
+              ")::int), pg_catalog.sum((query = '<insufficient privilege>')::int) "
+              "FROM pg_catalog.pg_stat_activity WHERE datname = pg_catalog.current_database() "
+              "AND pid <> pg_catalog.pg_backend_pid() "
+              "AND (backend_type = 'client backend' OR backend_type IS NULL) GROUP BY application_name"),
       patience);
   if (!rows) return;
   auto& found = out.direct_listeners.emplace();

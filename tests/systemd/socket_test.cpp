@@ -87,6 +87,79 @@ TEST_CASE("systemd: socket activation holds connecting workers through restarts"
   CHECK(after.st_ino == before.st_ino);  // never bound anew
 }
 
+TEST_CASE("P18: systemd holds the front door, too: drivers that connect during a restart wait") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("doors", settings_for(database));
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  hub.start();
+  REQUIRE(hub.healthy());
+  const std::string door = "/run/pgwake/doors/.s.PGSQL.5432";
+  CHECK(command_ok({"stat", "-c", "%a %U:%G", door}) == "660 pgwake:pgwake\n");
+  CHECK_THAT(journal(hub.unit()), !Catch::Contains("front door shut") && !Catch::Contains("not used"));
+  struct stat before {};
+  REQUIRE(stat(door.c_str(), &before) == 0);
+
+  // Whoever is with the hub when it stops is closed; to connect must never find nobody.
+  const auto conninfo = "host=/run/pgwake/doors dbname=" + database + " user=app connect_timeout=20";
+  std::atomic<bool> go_on{true};
+  std::atomic<int> nobody{0};
+  std::atomic<int> listened{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      while (go_on) try {
+          connection driver(conninfo);
+          driver.exec("LISTEN c");
+          ++listened;
+        } catch (const std::exception& e) {
+          const std::string why = e.what();
+          for (const char* sign : {"No such file", "refused", "timeout"})
+            if (why.find(sign) != why.npos) ++nobody;
+        }
+    });
+  for (int i = 0; i < 3; ++i) {
+    const auto pid = hub.pid();
+    const auto before_restart = listened.load();
+    command_ok({"systemctl", "restart", hub.unit()});
+    CHECK(hub.pid() != pid);
+    CHECK(eventually(10s, [&] { return listened > before_restart + 6; }));
+  }
+  go_on = false;
+  for (auto& t : threads) t.join();
+  CHECK(nobody == 0);
+  struct stat after {};
+  REQUIRE(stat(door.c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  // A driver waits for a hub that is down, and its connecting starts it.
+  hub.stop();
+  connection driver(conninfo);
+  driver.exec("LISTEN c");
+  db.notify("c", "hello", database);
+  CHECK(driver.next_notification(10s).value_or(notification{}).payload == "hello");
+}
+
+TEST_CASE("P18: with front_door = false the socket unit's front door sends drivers on to the server") {
+  auto& db = cluster::shared();
+  const auto database = db.new_database();
+  const instance hub("shut", settings_for(database) + "front_door = false\n");
+  command_ok({"systemctl", "start", hub.socket_unit()});
+  hub.start();
+  REQUIRE(hub.healthy());
+  connection driver("host=/run/pgwake/shut,127.0.0.1 port=5432," + std::to_string(db.port()) +
+                    " dbname=" + database + " user=postgres connect_timeout=20");
+  CHECK(driver.value("SELECT count(*) FROM pg_catalog.pg_class WHERE false") == "0");
+  CHECK_THAT(journal(hub.unit()),
+             Catch::Contains("event=\"front door shut\"") && Catch::Contains("front_door is false"));
+  // Where the unit holds the hub's socket alone, the hub holds the front door's itself.
+  hub.settings(settings_for(database));
+  hub.drop_in(hub.socket_unit(), "[Socket]\nListenStream=\nListenStream=" + hub.socket() + "\n");
+  command_ok({"systemctl", "stop", hub.unit(), hub.socket_unit()});
+  command_ok({"systemctl", "start", hub.socket_unit(), hub.unit()});
+  REQUIRE(hub.healthy());
+  connection("host=/run/pgwake/shut dbname=" + database + " user=app connect_timeout=20").exec("LISTEN c");
+}
+
 TEST_CASE("systemd: a worker that connects while the hub is stopped waits, and is served by the next one") {
   const instance hub("waiting", settings_for(cluster::shared().new_database()));
   hub.drop_in(hub.unit(), "[Service]\nRestartSec=1500ms\n");
