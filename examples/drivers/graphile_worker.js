@@ -7,9 +7,9 @@
 //   );
 //   await run({ pgPool, taskDirectory: `${__dirname}/tasks` });
 //
-// Written from its sources: it takes the client that LISTENs by pool.connect(callback), and all others by a promise. pgwake's
-// tests run HubPool with node-postgres as Graphile Worker would use it, not Graphile Worker itself. node-postgres knows no
-// second host, so without a hub the client is the database's.
+// Run by pgwake's tests with Graphile Worker 0.16: it takes the client that LISTENs by pool.connect(callback), and all others
+// by a promise or by pool.query(), which itself calls connect(callback). node-postgres knows no second host, so without a
+// hub the client is the database's.
 const { Client, Pool } = require("pg");
 
 class HubPool extends Pool {
@@ -18,8 +18,17 @@ class HubPool extends Pool {
     this.hub = hub;
   }
 
+  query(...query) {
+    this.queries = true;
+    try {
+      return super.query(...query);
+    } finally {
+      this.queries = false;
+    }
+  }
+
   connect(callback) {
-    if (!callback) return super.connect();
+    if (!callback || this.queries) return super.connect(callback);
     const client = new Client(this.hub);
     const release = () => client.end().catch(() => {});
     client.on("error", () => {}); // after release nobody else listens to it

@@ -1,11 +1,8 @@
 // The pool of Graphile Worker's recipe, used as that does: a client for LISTEN by a callback, and another when it has failed.
 const { HubPool } = require('../../examples/drivers/graphile_worker.js');
-const words = Object.fromEntries(process.argv[2].split(' ').map((word) => word.split(/=(.*)/)));
+const hub = require('./words.js').settings(process.argv[2]);
 // Its database is nowhere: only the listening client may connect.
-const pool = new HubPool(
-  { host: '/nonexistent', user: 'app', database: words.dbname },
-  { host: words.host, port: words.port, user: words.user, database: words.dbname },
-);
+const pool = new HubPool({ ...hub, host: '/nonexistent' }, hub);
 
 function listen(error, client, release) {
   if (error) return setTimeout(() => pool.connect(listen), 50);

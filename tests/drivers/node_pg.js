@@ -1,9 +1,9 @@
 // node-postgres: one client, made anew when it ends.
 const { Client } = require('pg');
-const words = Object.fromEntries(process.argv[2].split(' ').map((word) => word.split(/=(.*)/)));
+const settings = require('./words.js').settings(process.argv[2]);
 
 async function listen() {
-  const client = new Client({ host: words.host, port: words.port, user: words.user, database: words.dbname });
+  const client = new Client(settings);
   const ended = new Promise((done) => client.on('end', done));
   client.on('error', () => {});
   client.on('notification', (n) => console.log('got', n.payload));
