@@ -87,6 +87,7 @@ step() {
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
     prometheus python3-prometheus-client python3-yaml chromium flake8 mypy fonts-dejavu-core libfaketime pgpool2 haproxy npm spin
     rubocop puma ruby-actioncable ruby-activerecord python3-django-channels uvicorn gunicorn python3-hypercorn
+    gcc-aarch64-linux-gnu libc6-dev-arm64-cross
     python3-aiopg python3-async-timeout python3-psycopg-pool python3-sqlalchemy python3-pygresql
     ruby-sequel libdbd-pg-perl libmojo-pg-perl php-cli php-pgsql libpqxx-dev libpgtcl
     golang-go golang-github-lib-pq-dev golang-github-jackc-pgx-v4-dev)
