@@ -238,4 +238,20 @@ class SSETest < Minitest::Test
   ensure
     own&.close
   end
+
+  # Puma's workers end one after another, and their browsers come back to new ones.
+  def test_a_phased_restart
+    skip('a cluster without preload_app! alone') unless KIND == 'puma'
+    own = Server.new(KIND, host.options)
+    all = browsers(6, on: own)
+    old = own.workers
+    own.signal(:USR1)
+    all.each { |b| assert_equal(:end, b.event(40)) }
+    assert(eventually(40) { own.workers.size == 2 && (own.workers & old).empty? && own.answers? })
+    again = browsers(6, on: own)
+    host.notify(@channel, 'x')
+    again.each { |b| assert_equal(wake('x'), b.event) }
+  ensure
+    own&.close
+  end
 end
