@@ -139,6 +139,17 @@ std::optional<statement> query_parser::exists_query() {
   return select_listens_to{std::move(column), std::move(channel)};
 }
 
+// Whether what is selected from is pg_type, pg_enum or pg_range beside it, or a subquery (Npgsql's) with it.
+bool query_parser::loads_types(std::size_t table) const {
+  if (c_.here(table).text == "pg_catalog" && c_.peek_symbol(".", table + 1)) table += 2;
+  const auto& first = c_.here(table).text;
+  if (first == "pg_type") return true;
+  if (first != "pg_enum" && first != "pg_range" && !c_.peek_symbol("(", table)) return false;
+  for (++table; !c_.ends(table); ++table)
+    if (c_.here(table).text == "pg_type" && c_.here(table).what == kind::word) return true;
+  return false;
+}
+
 // SELECT ... FROM pg_type ...: the columns by name, and no row. Its conditions are not looked into.
 std::optional<statement> query_parser::types_query() {
   std::size_t depth = 0;
@@ -148,9 +159,7 @@ std::optional<statement> query_parser::types_query() {
     if (c_.peek_symbol(")", from) && depth > 0) --depth;
     if (depth == 0 && c_.peek("from", from)) break;
   }
-  auto table = from + 1;
-  if (c_.here(table).text == "pg_catalog" && c_.peek_symbol(".", table + 1)) table += 2;
-  if (c_.here(table).text != "pg_type") return std::nullopt;
+  if (!loads_types(from + 1)) return std::nullopt;
   select_nothing s{column_names(from)};
   c_.go_to_end();
   return s;

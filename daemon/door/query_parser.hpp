@@ -23,6 +23,7 @@ class query_parser {
   std::optional<statement> channels_query();
   std::optional<statement> exists_query();
   std::optional<statement> types_query();
+  bool loads_types(std::size_t table) const;
   std::vector<std::string> column_names(std::size_t from) const;
   select_values::column column();
   static std::string name_of(const expression& v);

@@ -70,7 +70,11 @@ session::outcome session::execute(const statement& s, const std::vector<bound>& 
   }
   if (tx_ == transaction_state::failed) return failed(in_failed_transaction);
   if (const auto* l = std::get_if<listen>(&s)) return want({l->channel}, "LISTEN");
-  if (const auto* b = std::get_if<listen_block>(&s)) return want(b->channels, "DO");
+  if (const auto* b = std::get_if<listen_block>(&s)) {
+    if (!b->ends_listening) return want(b->channels, "DO");
+    for (const auto& c : b->channels) view_.erase(c.text);
+    return done("DO");
+  }
   if (const auto* u = std::get_if<unlisten>(&s)) {
     if (u->channel)
       view_.erase(u->channel->text);

@@ -72,14 +72,15 @@ class statement_parser {
     listen_block block;
     sql_cursor inner(body.tokens, 0, body.tokens.size());
     if (!inner.take("begin")) c_.fail(unsupported("DO"));
-    while (inner.take("listen")) {
+    block.ends_listening = inner.peek("unlisten");
+    while (inner.take(block.ends_listening ? "unlisten" : "listen")) {
       block.channels.push_back(channel_of(inner.name()));
       if (!inner.take_symbol(";")) inner.fail(unsupported("DO"));
     }
     if (inner.error()) c_.fail(*inner.error());
     const bool closed = inner.take("end");
     inner.take_symbol(";");
-    if (!closed || !inner.ends()) c_.fail(unsupported("DO with more than LISTEN"));
+    if (!closed || !inner.ends()) c_.fail(unsupported("DO with more than LISTEN or UNLISTEN"));
     return block;
   }
 

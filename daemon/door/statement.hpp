@@ -43,7 +43,8 @@ struct listen {
 struct unlisten {
   std::optional<channel_name> channel;  // nullopt: *
 };
-struct listen_block {  // DO $$BEGIN LISTEN a; ... END$$
+struct listen_block {  // DO $$BEGIN LISTEN a; ... END$$, or UNLISTEN alike (Oban)
+  bool ends_listening = false;
   std::vector<channel_name> channels;
 };
 struct begin {

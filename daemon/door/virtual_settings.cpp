@@ -127,6 +127,39 @@ std::optional<std::string> encoding_of(std::string_view value) {
   return std::nullopt;
 }
 
+// DateStyle as PostgreSQL says it, "ISO, MDY", whichever part is given; the other one is that of `before`.
+// Drivers look at how it begins. nullopt: it is none.
+std::optional<std::string> date_style_of(std::string_view value, std::string_view before) {
+  std::string style(before.substr(0, before.find(',')));
+  std::string order(before.substr(std::min(before.find(", "), before.size() - 2) + 2));
+  bool ordered = false;
+  for (std::size_t at = 0; at <= value.size();) {
+    const auto end = std::min(value.find(',', at), value.size());
+    auto word = lower(value.substr(at, end - at));
+    std::erase(word, ' ');
+    at = end + 1;
+    if (word == "iso") {
+      style = "ISO";
+    } else if (word == "sql") {
+      style = "SQL";
+    } else if (word.starts_with("postgres")) {
+      style = "Postgres";
+    } else if (word == "german") {
+      style = "German";
+      if (!ordered) order = "DMY";
+    } else if (word == "ymd" || word == "dmy" || word.starts_with("euro")) {
+      order = word == "ymd" ? "YMD" : "DMY";
+      ordered = true;
+    } else if (word == "mdy" || word == "us" || word.starts_with("noneuro")) {
+      order = "MDY";
+      ordered = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return style + ", " + order;
+}
+
 std::optional<std::string> boolean_of(std::string_view value) {
   const auto v = lower(value);
   const auto begins = [&](std::string_view word, std::size_t least) {
@@ -144,7 +177,11 @@ sql_error no_such_setting(std::string_view name) {
 }
 
 virtual_settings::virtual_settings(std::vector<std::pair<std::string, std::string>> start) {
-  for (auto& [name, value] : start) start_.insert_or_assign(lower(name), std::move(value));
+  for (auto& [name, value] : start) {
+    const auto key = lower(name);
+    if (key == "datestyle") value = date_style_of(value, "ISO, MDY").value_or("ISO, MDY");
+    start_.insert_or_assign(key, std::move(value));
+  }
 }
 
 std::optional<std::string> virtual_settings::start_value(std::string_view name) const {
@@ -184,6 +221,9 @@ std::optional<sql_error> virtual_settings::set(std::string_view name, const std:
       error.hint = "This socket speaks UTF8 and SQL_ASCII.";
       return error;
     }
+  } else if (key == "datestyle") {
+    made = date_style_of(*value, get(key).value_or("ISO, MDY"));
+    if (!made) return invalid(k->name, *value);
   } else if (k != nullptr && (k->value == "on" || k->value == "off") && key != "row_security") {
     made = boolean_of(*value);
     if (!made)

@@ -97,7 +97,7 @@ TEST_CASE("P5: what the server reports, and what the startup packet sets") {
   c.admit();
   const auto words = c.read();
   for (const auto* word :
-       {"application_name=job 1", "DateStyle=German", "client_encoding=UTF8", "server_version=15.18",
+       {"application_name=job 1", "DateStyle=German, DMY", "client_encoding=UTF8", "server_version=15.18",
         "is_superuser=off", "in_hot_standby=off", "integer_datetimes=on"}) {
     INFO(word);
     CHECK(words.find(word) != std::string::npos);

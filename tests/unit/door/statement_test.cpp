@@ -62,7 +62,10 @@ TEST_CASE("door: a block of LISTENs, as Postgrex says it") {
   const auto block = only<listen_block>("DO $$BEGIN LISTEN \"a\"; LISTEN b; END$$");
   REQUIRE(block.channels.size() == 2);
   CHECK(block.channels[1].text == "b");
+  CHECK_FALSE(block.ends_listening);
   CHECK(only<listen_block>("DO $$BEGIN END$$").channels.empty());
+  CHECK(only<listen_block>("DO $$BEGIN UNLISTEN a; UNLISTEN b; END$$").ends_listening);
+  CHECK(refusal("DO $$BEGIN LISTEN a; UNLISTEN b; END$$") == "0A000");
   for (const auto* sql :
        {"DO $$BEGIN PERFORM 1; END$$", "DO $$BEGIN LISTEN a END$$", "DO LANGUAGE plpgsql $$BEGIN END$$"}) {
     INFO(sql);
@@ -156,6 +159,15 @@ TEST_CASE("door: whoever loads types gets none") {
       "SELECT t.oid, t.typname AS name, coalesce(a, b), t.typelem FROM pg_catalog.pg_type t LEFT JOIN "
       "pg_range r ON true");
   CHECK(s.columns == std::vector<std::string>{"oid", "name", "coalesce", "typelem"});
+  // Npgsql's.
+  CHECK(only<select_nothing>(
+            "SELECT ns.nspname, t.oid FROM (SELECT oid FROM pg_type) AS t JOIN pg_namespace AS "
+            "ns ON true")
+            .columns == std::vector<std::string>{"nspname", "oid"});
+  CHECK(only<select_nothing>("SELECT typ.oid, enumlabel FROM pg_enum JOIN pg_type AS typ ON true").columns ==
+        std::vector<std::string>{"oid", "enumlabel"});
+  CHECK(refusal("SELECT a FROM jobs JOIN pg_type ON true") == "0A000");
+  CHECK(refusal("SELECT a FROM (SELECT a FROM jobs) AS t") == "0A000");
 }
 
 TEST_CASE("P15: NOTIFY is refused, with where to send it") {
