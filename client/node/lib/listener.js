@@ -7,6 +7,10 @@ const { unpack } = require('./events');
 const { native } = require('./native');
 
 const ROOM = 64 * 1024;
+
+// What is read is unpacked at once, so that one is enough for all listeners. The memory is its own, and so aligned.
+let buffer;
+let numbers;
 const LONGEST = 0x7fffffff;
 
 function snakeCase(name) {
@@ -15,6 +19,12 @@ function snakeCase(name) {
 
 function camelCase(name) {
   return name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+}
+
+function makeRoom(size) {
+  const memory = new ArrayBuffer((size + 7) & ~7);
+  buffer = Buffer.from(memory);
+  numbers = new Int32Array(memory);
 }
 
 /** Options as the addon takes them: name, value, name, ... with a NUL between them. */
@@ -57,8 +67,6 @@ function milliseconds(timeout) {
  */
 class Listener extends EventEmitter {
   #handle;
-  #buffer;
-  #numbers;
   #backlog = new Backlog();
   #channels = new Set();
   #nextId = 0;
@@ -73,7 +81,7 @@ class Listener extends EventEmitter {
 
   constructor({ ignoreEnvironment = false, ...options } = {}) {
     super();
-    this.#makeRoom(ROOM);
+    if (buffer === undefined) makeRoom(ROOM);
     this.#handle = native('open', writtenOptions(options), Boolean(ignoreEnvironment), (closed) =>
       closed ? this.#onClosed() : this.#readable(),
     );
@@ -171,13 +179,6 @@ class Listener extends EventEmitter {
     if (this.closed) throw new Closed('the listener is closed');
   }
 
-  #makeRoom(size) {
-    // Of its own, and so aligned.
-    const memory = new ArrayBuffer((size + 7) & ~7);
-    this.#buffer = Buffer.from(memory);
-    this.#numbers = new Int32Array(memory);
-  }
-
   #handlersChanged() {
     if (this.closed) return;
     this.#deliverSoon();
@@ -206,12 +207,12 @@ class Listener extends EventEmitter {
       native('watch', this.#handle, false);
       return;
     }
-    let used = native('read', this.#handle, this.#buffer);
-    if (used > this.#buffer.length) {
-      this.#makeRoom(used);
-      used = native('read', this.#handle, this.#buffer);
+    let used = native('read', this.#handle, buffer);
+    if (used > buffer.length) {
+      makeRoom(used);
+      used = native('read', this.#handle, buffer);
     }
-    if (used > 0) this.#sort(unpack(this.#buffer, this.#numbers, used));
+    if (used > 0) this.#sort(unpack(buffer, numbers, used));
     this.#deliver();
   }
 
