@@ -23,6 +23,7 @@ class Backlog:
         self._durable: dict[str, Event] = {}
         self._overflowed: set[str] = set()
         self._state: Event | None = None
+        self._plain = False  # as fill() has left it: nothing is counted, nothing can merge
 
     def __len__(self) -> int:
         return len(self._events)
@@ -30,8 +31,10 @@ class Backlog:
     def fill(self, events: list[Event]) -> None:
         """One batch into an empty queue: nothing can merge that the library has not merged."""
         self._events.extend(events)
+        self._plain = True
 
     def push(self, e: Event) -> None:
+        self._plain = False
         if e.kind == "state":
             if self._state is not None:
                 self._events.remove(self._state)
@@ -69,6 +72,14 @@ class Backlog:
         elif self._durable.get(e.channel) is e:
             del self._durable[e.channel]
         return e
+
+    def take(self, most: int) -> list[Event]:
+        """Several at once."""
+        one = self._events.popleft if self._plain else self.pop
+        out = [one() for _ in range(min(most, len(self._events)))]
+        if not self._events:
+            self._reset()
+        return out
 
     def forget(self, channel: str) -> None:
         """Drops the wakes of a channel."""

@@ -101,7 +101,7 @@ class Listener(Face):
             # As much as waits now, and no more: a stream that never ends must not keep this thread for ever.
             most = len(backlog) + self._core.state().waiting if maximum is None else maximum
             while len(out) < most and (len(backlog) or self._wait(lambda: len(backlog) > 0, 0)):
-                out.append(backlog.pop())
+                out += backlog.take(most - len(out))
             self._tell_outside()
             return out
 
