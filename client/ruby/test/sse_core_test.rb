@@ -143,6 +143,29 @@ class SSEForkTest < Minitest::Test
   end
 end
 
+# What waits when a process ends is sent, and then the response ends.
+class SSEEndTest < Minitest::Test
+  CODE = <<~'RUBY'
+    require 'socket'
+    require 'pgwake/sse'
+    settings = Pgwake::SSEFanout::Settings.new(heartbeat: 15, write_timeout: 30, max_unsent: 1 << 20, linger: 30,
+                                               max_browsers: 9, reconnect: 2)
+    fanout = Pgwake::SSEFanout.for(settings, { socket: '/nonexistent/s', policy: :poll })
+    stream = fanout.enter(['c'], 10)
+    stream.put("#{'x' * 900_000}end", 0)
+    fanout.attach(stream, UNIXSocket.for_fd(3))
+  RUBY
+
+  def test_what_waits_is_sent
+    here, there = UNIXSocket.pair
+    child = Process.spawn(RbConfig.ruby, *$LOAD_PATH.map { |path| "-I#{path}" }, '-e', CODE, 3 => there)
+    there.close
+    assert(here.read.end_with?('end'), 'the response has ended before its time')
+    assert_predicate(Process.wait2(child)[1], :success?)
+    here.close
+  end
+end
+
 class SSERequestTest < Minitest::Test
   def status(**env)
     Pgwake.sse('c', **NOWHERE).call({ 'REQUEST_METHOD' => 'GET' }.merge(env.transform_keys(&:to_s)))[0]
