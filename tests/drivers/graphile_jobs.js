@@ -1,10 +1,9 @@
 // Graphile Worker with its recipe and a database: each time it listens it adds a job a moment later. It polls once in an
 // hour, so only the notification lets it take the job at once.
-const { run } = require('graphile-worker');
+const { Logger, run } = require('graphile-worker');
 const { EventEmitter } = require('events');
 const { HubPool } = require('../../examples/drivers/graphile_worker.js');
 const { settings } = require('./words.js');
-const { Logger } = require('graphile-worker');
 
 const pgPool = new HubPool(settings(process.env.DATABASE), settings(process.argv[2]));
 pgPool.on('error', () => {});
@@ -17,4 +16,5 @@ events.on('pool:listen:success', () => {
   }, 1000);
 });
 const taskList = { jobs: () => console.log('got job') };
-run({ pgPool, events, taskList, pollInterval: 3600e3, concurrency: 1, logger: new Logger(() => () => {}) }).then((r) => (runner = r));
+const logger = new Logger(() => () => {});
+run({ pgPool, events, taskList, pollInterval: 3600e3, concurrency: 1, logger }).then((r) => (runner = r));

@@ -3,7 +3,7 @@ import sys
 import psycopg
 from psycopg_pool import ConnectionPool
 
-pool = ConnectionPool(sys.argv[1], kwargs={"autocommit": True}, min_size=1, max_size=2, reconnect_timeout=60)
+pool = ConnectionPool(sys.argv[1], kwargs={"autocommit": True}, min_size=1, max_size=1, reconnect_timeout=60)
 while True:
     try:
         with pool.connection(timeout=60) as conn:

@@ -32,6 +32,15 @@ driver program(const char* name, runs when, const char* file) {
   return {name, when, {"test", "-x", built(file)}, {built(file)}};
 }
 
+// Java's packages are too large to be installed for one driver.
+driver java(const char* name, const char* file) {
+  const std::vector<std::string> command{
+      "java", "-cp", "/usr/share/java/postgresql.jar:/usr/share/java/junixsocket-common.jar", script(file)};
+  auto probe = command;
+  probe.emplace_back("--probe");
+  return {name, runs::where_installed, std::move(probe), command};
+}
+
 // Node looks where the fixture has put what Debian does not bring.
 process_options in_node(std::vector<std::string> argv) {
   return {.argv = std::move(argv), .env = {{"NODE_PATH", PGWAKE_DRIVERS "/node_modules:/usr/share/nodejs"}}};
@@ -87,11 +96,7 @@ const std::vector<driver>& all_drivers() {
       program("libpqxx", runs::in_full, "libpqxx_listen"),
       program("lib/pq", runs::in_full, "go_pq"),
       program("pgx 4", runs::in_full, "go_pgx"),
-      {"pgjdbc with junixsocket",
-       runs::where_installed,
-       {"java", script("PgjdbcListen.java"), "--probe"},
-       {"java", "-cp", "/usr/share/java/postgresql.jar:/usr/share/java/junixsocket-common.jar",
-        script("PgjdbcListen.java")}},
+      java("pgjdbc with junixsocket", "PgjdbcListen.java"),
   };
   return drivers;
 }

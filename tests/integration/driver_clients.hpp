@@ -9,8 +9,8 @@
 
 namespace pgwake::test {
 
-/// A program in tests/drivers, which is given the door's connection string. It prints `ready` when it listens to `drivers`,
-/// `got PAYLOAD`, and `lost` when it was told that its connection has ended.
+/// A program in tests/drivers, which is given the door's connection string. It prints `ready` when it listens
+/// to `drivers`, `got PAYLOAD`, and `lost` when it was told that its connection has ended.
 struct driver {
   enum class runs { usually, in_full, where_installed };
   const char* name;
@@ -20,10 +20,11 @@ struct driver {
 };
 
 const std::vector<driver>& all_drivers();
-/// Libraries that take jobs from a database, which they are given as $DATABASE, and are woken through the door.
+/// Libraries that take jobs from a database, which they are given as $DATABASE, and are woken through the
+/// door.
 const std::vector<driver>& job_libraries();
-/// Those of them that run here and now. One that should, and is not installed, fails the test where it runs in full, and is
-/// said to be skipped else.
+/// Those of them that run here and now. One that should, and is not installed, fails the test where it runs
+/// in full, and is said to be skipped else.
 std::vector<const driver*> chosen(const std::vector<driver>& from);
 const driver& driver_named(std::string_view name);
 
