@@ -112,7 +112,7 @@ const std::vector<driver>& job_libraries() {
 std::vector<const driver*> chosen(const std::vector<driver>& from) {
   std::vector<const driver*> some;
   for (const auto& d : from) {
-    if (d.when == runs::in_full && !in_full()) continue;
+    if (d.when != runs::usually && !in_full()) continue;
     if (installed(d)) {
       some.push_back(&d);
     } else if (d.when != runs::where_installed) {

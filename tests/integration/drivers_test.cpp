@@ -20,10 +20,11 @@ class crowd {
   // Until it is true of each of them.
   template <class Predicate>
   void await(const char* what, Predicate predicate) {
-    const auto late = [&] {
-      return std::find_if_not(clients_.begin(), clients_.end(), [&](const auto& c) { return predicate(c); });
+    auto late = clients_.begin();
+    const auto all = [&] {
+      return (late = std::find_if_not(late, clients_.end(), predicate)) == clients_.end();
     };
-    if (eventually(20s, [&] { return late() == clients_.end(); })) return;
+    if (eventually(20s, all)) return;
     for (const auto& c : clients_)
       if (!predicate(c)) UNSCOPED_INFO(c.name() << ": " << what << "\n" << c.said());
     INFO(r_.hub().log());
