@@ -6,7 +6,7 @@ from psycopg_pool import ConnectionPool
 pool = ConnectionPool(sys.argv[1], kwargs={"autocommit": True}, min_size=1, max_size=1, reconnect_timeout=60)
 while True:
     try:
-        with pool.connection(timeout=60) as conn:
+        with pool.connection(timeout=2) as conn:
             conn.execute("LISTEN drivers")
             print("ready", flush=True)
             for n in conn.notifies():
