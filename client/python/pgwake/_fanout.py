@@ -21,6 +21,7 @@ _log = logging.getLogger("pgwake.sse")
 HEARTBEAT = b":\n\n"
 _MOST_AT_ONCE = 64 * 1024
 _MOST_IN_A_ROW = 16 * 1024
+_TURNS = 20
 _TICK = 1.0
 
 
@@ -81,6 +82,10 @@ class Stream:
     def dropped(self) -> bool:
         """It did not read."""
         return self._given_up.is_set()
+
+    @property
+    def filling(self) -> bool:
+        return self._unsent * 4 > self._most
 
     def sent(self, count: int) -> None:
         """What take() gave is no longer held by anybody."""
@@ -170,7 +175,7 @@ class Fanout:
                     handed += self._hand_out(e)
                     if handed > _MOST_IN_A_ROW:
                         handed = 0
-                        await asyncio.sleep(0)  # what waits must get its chance to be sent
+                        await self._give_way()
                 elif e.kind == "refused":
                     _log.error("%s is refused now: %s", e.channel, e.reason)
                     for stream in list(self._members.get(e.channel, ())):
@@ -179,6 +184,13 @@ class Fanout:
             # The browsers come again, to another one.
             _log.exception("the streams of this event loop end")
             self.close()
+
+    async def _give_way(self) -> None:
+        """What waits gets its chance to be sent: some turns of the loop, however slow a browser is."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+            if not any(stream.filling for stream in self._streams):
+                break
 
     def _hand_out(self, e: Event) -> int:
         streams = self._members.get(e.channel)

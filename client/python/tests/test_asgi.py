@@ -274,11 +274,11 @@ class Streams(unittest.TestCase):
 
     def test_a_burst(self) -> None:
         """One transaction brings more than the loop sends in one turn."""
-        browsers = self.browsers(3)
-        texts = [f"{i} " + "x" * 7000 for i in range(140)]
+        browsers = self.browsers(3, "narrow")
+        texts = [f"{i} " + "x" * 7000 for i in range(40)]
         self.notify_many(texts)
         for b in browsers:
-            self.assertEqual(b.events(140), list(map(self.wake, texts)))
+            self.assertEqual(b.events(40), list(map(self.wake, texts)))
 
     def test_a_browser_that_stalls(self) -> None:
         """It took some of what waits for it, and then nothing."""
