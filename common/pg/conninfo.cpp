@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <set>
+#include <span>
 
 #include "common/pg/handle.hpp"
 #include "common/redact.hpp"
@@ -110,32 +111,32 @@ bool looks_like_uri(std::string_view conninfo) {
 
 // What libpq looks at only once it connects, by its manual ("Parameter Key Words"). Without a check here a
 // slip would be a hub that starts and retries for ever. A list has one value for each host.
+// Nothing here is destroyed at the end of the process: an attempt to connect may still be under way then, on a thread that
+// nobody waits for.
 struct value_rule {
   const char* keyword;
   bool list;
-  std::vector<std::string_view> words;  // empty: a whole number, up to `most`
+  std::span<const std::string_view> words;  // empty: a whole number, up to `most`
   std::int64_t most;
 };
 
-const std::vector<value_rule>& value_rules() {
-  constexpr std::int64_t most_int = std::numeric_limits<int>::max();
-  static const std::vector<value_rule> rules = {
-      {"sslmode", false, {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}, 0},
-      {"target_session_attrs",
-       false,
-       {"any", "read-write", "read-only", "primary", "standby", "prefer-standby"},
-       0},
-      {"gssencmode", false, {"disable", "prefer", "require"}, 0},
-      {"channel_binding", false, {"disable", "prefer", "require"}, 0},
-      {"port", true, {}, 65'535},
-      {"connect_timeout", false, {}, most_int},
-      {"keepalives", false, {}, most_int},
-      {"keepalives_idle", false, {}, most_int},
-      {"keepalives_interval", false, {}, most_int},
-      {"keepalives_count", false, {}, most_int},
-      {"tcp_user_timeout", false, {}, most_int}};
-  return rules;
-}
+constexpr std::array<std::string_view, 6> ssl_modes = {"disable", "allow",     "prefer",
+                                                       "require", "verify-ca", "verify-full"};
+constexpr std::array<std::string_view, 6> session_attributes = {"any",     "read-write", "read-only",
+                                                                "primary", "standby",    "prefer-standby"};
+constexpr std::array<std::string_view, 3> modes = {"disable", "prefer", "require"};
+constexpr std::int64_t most_int = std::numeric_limits<int>::max();
+constexpr std::array<value_rule, 11> value_rules = {{{"sslmode", false, ssl_modes, 0},
+                                                     {"target_session_attrs", false, session_attributes, 0},
+                                                     {"gssencmode", false, modes, 0},
+                                                     {"channel_binding", false, modes, 0},
+                                                     {"port", true, {}, 65'535},
+                                                     {"connect_timeout", false, {}, most_int},
+                                                     {"keepalives", false, {}, most_int},
+                                                     {"keepalives_idle", false, {}, most_int},
+                                                     {"keepalives_interval", false, {}, most_int},
+                                                     {"keepalives_count", false, {}, most_int},
+                                                     {"tcp_user_timeout", false, {}, most_int}}};
 
 // As libpq reads one: spaces around it, a sign. A port cannot be 0 or less.
 bool is_whole_number(std::string_view text, std::int64_t least, std::int64_t most) {
@@ -173,7 +174,7 @@ std::string accepted_by(const value_rule& rule) {
 
 std::string fault_of_values(const PQconninfoOption* options) {
   for (const auto* o = options; o->keyword != nullptr; ++o)
-    for (const auto& rule : value_rules())
+    for (const auto& rule : value_rules)
       if (o->val != nullptr && std::string_view(o->keyword) == rule.keyword && !all_obey(o->val, rule))
         return accepted_by(rule);
   return {};
