@@ -16,7 +16,7 @@ constexpr const char* needs_packages =
     "ruby, then "
     "ctest -L snippets in build/test/dev";
 
-constexpr const char* node_path = "/usr/share/nodejs:" NODE_MODULES;
+constexpr const char* node_path = "/usr/share/nodejs:" NODE_PACKAGES "/node_modules:" NODE_PACKAGES;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -58,6 +58,9 @@ process program(rig& r, std::vector<std::string> argv) {
   job.env = {
       {"PATH", pgwaked.substr(0, pgwaked.rfind('/')) + ":" + (path != nullptr ? path : "/usr/bin:/bin")},
       {"NODE_PATH", node_path},
+      {"PYTHONPATH", PGWAKE_SOURCE_DIR "/client/python"},
+      {"PYTHONDONTWRITEBYTECODE", "1"},
+      {"LIBPGWAKE", LIBPGWAKE},
       {"PGWAKE_SOCKET", r.hub().socket()},
       {"PGWAKE_DATABASE", r.pg().conninfo(r.database())},
       {"TEST_PORT", std::to_string(r.pg().port())},
@@ -97,12 +100,12 @@ void hears_through_the_hub(rig& r, process p) {
 
 }  // namespace
 
-TEST_CASE("README, Django: psycopg's loop before, pgwaked listen after") {
+TEST_CASE("README, Django: psycopg's loop before, pgwake's after") {
   const std::string python = "/usr/bin/python3";
   if (!runs({python, "-c", "import psycopg"})) SKIP_CASE(needs_packages);
   const auto [before, after] = before_and_after(snippet("python"));
   const std::string functions =
-      "import json, os, subprocess\n"
+      "import os, pgwake\n"
       "def refresh(payload): print('refresh', payload, flush=True)\n"
       "def read_again(): print('again', flush=True)\n";
   rig r;
@@ -116,8 +119,8 @@ TEST_CASE("README, Django: psycopg's loop before, pgwaked listen after") {
   hears_through_the_hub(r, program(r, {python, "-c", functions + after}));
 }
 
-TEST_CASE("README, Node: pg's event before, pgwaked listen after") {
-  if (!runs({"node", "-e", "require('pg')"})) SKIP_CASE(needs_packages);
+TEST_CASE("README, Node: pg's event before, pgwake's loop after") {
+  if (!runs({"node", "-e", "require('pg'), require('pgwake')"})) SKIP_CASE(needs_packages);
   const auto [before, after] = before_and_after(snippet("js"));
   const std::string functions =
       "const refresh = (payload) => console.log('refresh ' + payload);\n"
@@ -134,7 +137,10 @@ TEST_CASE("README, Node: pg's event before, pgwaked listen after") {
                "client.connect().then(() => client.query('LISTEN orders')).then(() => "
                "console.log('ready'));\n" +
                before}));
-  hears_through_the_hub(r, program(r, {"node", "-e", functions + after}));
+  const std::string package =
+      "import { createRequire } from 'node:module';\n"
+      "const pgwake = createRequire(process.cwd() + '/')('pgwake');\n";
+  hears_through_the_hub(r, program(r, {"node", "--input-type=module", "-e", package + functions + after}));
 }
 
 TEST_CASE("README, Rails: the hook leads each worker of Puma to the hub, and the master to none") {
