@@ -47,7 +47,11 @@ class Worker:
                 while not self._stopping and self._work():
                     if time.monotonic() - self._refreshed > self._arguments.refresh:
                         self._refresh()
-                self._wait()
+                if not self._stopping:
+                    self._wait()
+            except pgwake.Refused as error:
+                self._say(f"refused by the hub, so it polls: {error}")
+                time.sleep(self._arguments.poll / 1000)
             except psycopg.OperationalError as error:
                 self._say(f"no database: {str(error).splitlines()[0]}")
                 self._connection = None
@@ -92,6 +96,8 @@ class Worker:
         )
         if before is not None:
             before.close()
+        if self._stopping:  # told so meanwhile: the signal has closed the one before
+            self._waker.close()
 
     def _wait(self) -> None:
         """Until there may be work, the next job becomes visible, or for the safety poll."""
@@ -189,10 +195,11 @@ def supervise(arguments: argparse.Namespace) -> int:
     while not stopping or children:
         while not stopping and len(children) < arguments.processes:
             signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
-            child = os.fork()
-            if child == 0:
-                os._exit(work(arguments))
-            children.add(child)
+            if not stopping:  # a signal may have come before it was blocked
+                child = os.fork()
+                if child == 0:
+                    os._exit(work(arguments))
+                children.add(child)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         if children:
             ended, status = os.wait()

@@ -32,7 +32,10 @@ def name_of(channel: str) -> bytes:
     """A channel's name as the library takes it."""
     if not isinstance(channel, str):
         raise TypeError(f"a channel is a str, not {type(channel).__name__}")
-    raw = channel.encode("utf-8", NAME_ERRORS)
+    try:
+        raw = channel.encode("utf-8", NAME_ERRORS)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{channel!r}: a channel's name is written in UTF-8") from error
     if b"\0" in raw:
         raise Invalid(f"{channel!r}: a channel's name holds no NUL")
     return raw

@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Hashable, Iterable
 
-from ._core import Value
-from ._errors import Closed, Error, Invalid
+from ._core import Value, name_of
+from ._errors import Closed, Error
 from ._events import Event
 from .aio import Listener
 
@@ -21,6 +21,7 @@ _log = logging.getLogger("pgwake.sse")
 HEARTBEAT = b":\n\n"
 _MOST_AT_ONCE = 64 * 1024
 _MOST_IN_A_ROW = 16 * 1024
+_LEAST_OF_AN_EVENT = 64
 _TURNS = 20
 _TICK = 1.0
 
@@ -127,7 +128,10 @@ class Fanout:
             raise Closed("the server stops")
         if len(self._streams) >= self._settings.max_browsers:
             raise Full(f"{len(self._streams)} browsers are here already")
-        stream = Stream(tuple(channels), self._settings.max_unsent)
+        channels = tuple(channels)
+        for channel in channels:
+            name_of(channel)  # raises before anybody waits for it
+        stream = Stream(channels, self._settings.max_unsent)
         # Browsers that lost one server at the same moment come back one after another.
         stream.put(b"retry: %d\n\n" % (self._settings.reconnect * random.uniform(500, 1500)))
         self._streams.add(stream)
@@ -172,7 +176,8 @@ class Fanout:
         try:
             async for e in self._listener:
                 if e.kind == "wake":
-                    handed += self._hand_out(e)
+                    # One that nobody takes counts as well, or a backlog of them would hold the loop.
+                    handed += max(_LEAST_OF_AN_EVENT, self._hand_out(e))
                     if handed > _MOST_IN_A_ROW:
                         handed = 0
                         await self._give_way()
@@ -223,5 +228,5 @@ class Fanout:
                 del self._idle[channel]
                 try:
                     await self._listener.unsubscribe(channel)
-                except Invalid:
-                    pass  # it was never subscribed
+                except Exception:
+                    _log.exception("%s stays subscribed", channel)

@@ -14,8 +14,9 @@ import inspect
 import os
 import signal
 import threading
+import weakref
 from types import FrameType
-from typing import Any, Awaitable, Callable, Dict, Iterable, MutableMapping, Union
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, MutableMapping, Union
 
 from ._core import Value
 from ._errors import Closed, Invalid, Refused, TimeoutError
@@ -191,10 +192,10 @@ def _fanout(settings: Settings, options: dict[str, Value]) -> Fanout:
     key = (loop, settings, tuple(sorted(options.items())))
     found = _fanouts.get(key)
     # One that failed is replaced; when the server stops, no other one comes.
-    if found is None or (found.ended and not _stopping):
+    if found is None or (found.ended and loop not in _stopping):
         _watch_for_the_end()
         found = _fanouts[key] = Fanout(settings, options)
-        if _stopping:
+        if loop in _stopping:
             found.close()
     return found
 
@@ -202,8 +203,9 @@ def _fanout(settings: Settings, options: dict[str, Value]) -> Fanout:
 # The end of the server: it waits for its responses before it says anything to the application, so the streams must end
 # at the signal itself.
 
-_stopping = False
-_before: Dict[int, Callable[[int, FrameType | None], Any]] = {}
+_stopping: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+_before: Dict[int, List[Callable[[int, FrameType | None], Any]]] = {}
+_entered: Dict[int, int] = {}
 
 
 def _watch_for_the_end() -> None:
@@ -213,14 +215,22 @@ def _watch_for_the_end() -> None:
         handler = signal.getsignal(number)
         # By default the signal ends the process, and its connections with it.
         if callable(handler) and handler is not _stop:
-            _before[number] = handler
+            _before.setdefault(number, []).append(handler)
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> Any:
-    global _stopping
-    _stopping = True
     for key, fanout in list(_fanouts.items()):
         if fanout.pid == os.getpid() and not key[0].is_closed():
+            _stopping.add(key[0])
             key[0].call_soon_threadsafe(fanout.close)
-    return _before[number](number, frame)
+    # A handler that was put over this one, and calls it, comes here again: then it is the turn of the one before that.
+    entered = _entered.get(number, 0)
+    before = _before[number]
+    if entered >= len(before):
+        return None
+    _entered[number] = entered + 1
+    try:
+        return before[-1 - entered](number, frame)
+    finally:
+        _entered[number] = entered

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import unittest
 
 import pgwake
 import pgwake.asgi
-from pgwake._fanout import HEARTBEAT, Stream
+from pgwake._fanout import HEARTBEAT, Fanout, Settings, Stream
 
-from .support import NOWHERE, host
+from .support import NOWHERE, eventually, host
+
+SETTINGS = Settings(heartbeat=15, write_timeout=30, max_unsent=1 << 20, linger=0, reconnect=2, max_browsers=10)
 
 
 class Unsent(unittest.IsolatedAsyncioTestCase):
@@ -100,6 +103,39 @@ class Application(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(pgwake.Invalid):
             pgwake.asgi.sse()
 
+    async def test_what_is_no_name_leaves_nothing_behind(self) -> None:
+        """Names may be taken from the request."""
+        fanout = Fanout(SETTINGS, dict(NOWHERE))
+        self.addCleanup(fanout.close)
+        for wrong in (None, 1):
+            with self.assertRaises(TypeError):
+                await fanout.enter(["a", wrong], 10)  # type: ignore[list-item]
+        for wrong_name in ("\ud800", "a\0b"):
+            with self.assertRaises(pgwake.Invalid):
+                await fanout.enter(["a", wrong_name], 10)
+        self.assertEqual((fanout._streams, fanout._members, fanout._idle), (set(), {}, {}))
+
+    async def test_what_nobody_takes_does_not_hold_the_loop(self) -> None:
+        fanout = Fanout(SETTINGS, self.host.options())
+        self.addCleanup(fanout.close)
+        stream = await fanout.enter(["c1"], 60)
+        fanout.leave(stream)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        self.host.sql("SELECT FROM (SELECT pg_notify('c1', n::text) FROM generate_series(1, 20000) n) AS calls")
+        self.assertTrue(eventually(lambda: fanout._listener.state.waiting >= 20000))  # while the loop stands
+        counting = asyncio.ensure_future(count())
+        while fanout._listener.state.waiting > 0:
+            await asyncio.sleep(0)
+        counting.cancel()
+        self.assertGreater(turns, 20)
+
     async def test_lifespan(self) -> None:
         """As the whole application of a server."""
         sent: asyncio.Queue = asyncio.Queue()
@@ -109,3 +145,25 @@ class Application(unittest.IsolatedAsyncioTestCase):
         await pgwake.asgi.sse("c", **NOWHERE)({"type": "lifespan"}, asked.get, sent.put)
         types = [sent.get_nowait()["type"] for _ in range(2)]
         self.assertEqual(types, ["lifespan.startup.complete", "lifespan.shutdown.complete"])
+
+
+class Signals(unittest.TestCase):
+    def test_handlers_that_call_each_other(self) -> None:
+        """A handler that was put over ours, and calls it, is reached, and so is the server's own, once."""
+        calls: list[str] = []
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+        before = {number: signal.getsignal(number) for number in numbers}
+        try:
+            signal.signal(signal.SIGTERM, lambda number, frame: calls.append("server"))
+            pgwake.asgi._watch_for_the_end()
+            ours = signal.getsignal(signal.SIGTERM)
+            assert callable(ours)
+            signal.signal(signal.SIGTERM, lambda number, frame: (calls.append("other"), ours(number, frame)))
+            pgwake.asgi._watch_for_the_end()
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            pgwake.asgi._before.clear()
+        self.assertEqual(calls, ["other", "server"] * 2)

@@ -131,6 +131,17 @@ class ListenerTest < Minitest::Test
   end
 
   # S8
+  # S4: a name is its bytes, whatever encoding it says it has.
+  def test_the_encoding_of_a_name_does_not_matter
+    l = listener
+    l.subscribe('cé'.b)
+    assert_equal(['cé'], l.channels)
+    HOST.notify('cé', 'here')
+    assert_equal('here', wake(l).payload)
+    l.unsubscribe('cé'.b)
+    assert_empty(l.channels)
+  end
+
   def test_unsubscribe_drops_what_waits
     l = listener
     l.subscribe('c1', 'c2')

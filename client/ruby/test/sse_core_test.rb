@@ -177,6 +177,15 @@ class SSERequestTest < Minitest::Test
     assert_equal(501, status('rack.hijack?': true, SERVER_SOFTWARE: 'Unicorn 6.0.0'))
   end
 
+  # A block may take names from the request: `?channel=a&channel` is ['a', nil].
+  def test_what_is_no_name_is_refused_before_anything_begins
+    env = { 'REQUEST_METHOD' => 'GET', 'rack.hijack?' => true }
+    [nil, 1, ['a']].each do |wrong|
+      status, _, body = Pgwake.sse(socket: '/nonexistent') { ['a', wrong] }.call(env)
+      assert_equal([400, "#{wrong.inspect} is not the name of a channel\n"], [status, *body])
+    end
+  end
+
   def test_channels_must_be_named
     assert_raises(ArgumentError) { Pgwake.sse }
     assert_raises(ArgumentError) { Pgwake.sse('c') { 'c' } }

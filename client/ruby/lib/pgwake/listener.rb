@@ -26,6 +26,14 @@ module Pgwake
       @channels.keys
     end
 
+    # A channel as events name it: its bytes count, whatever their encoding is called (Rack says ASCII-8BIT of a path).
+    # @api private
+    def self.key_of(channel)
+      return channel if !channel.is_a?(String) || channel.encoding == Encoding::UTF_8
+
+      channel.dup.force_encoding(Encoding::UTF_8)
+    end
+
     # Opens a listener; with a block, yields and closes it, and answers what the block does. See {#initialize}.
     def self.open(**options)
       listener = new(**options)
@@ -93,9 +101,10 @@ module Pgwake
       inside do
         channels.each do |channel|
           Native.check(Native.call(:unsubscribe, @handle, name_of(channel)))
-          @channels.delete(channel)
-          @handlers.delete(channel)
-          @backlog.forget(channel)
+          key = Listener.key_of(channel)
+          @channels.delete(key)
+          @handlers.delete(key)
+          @backlog.forget(key)
         end
         tell_outside
       end
@@ -162,7 +171,7 @@ module Pgwake
       raise ArgumentError, 'a block is missing' unless block
 
       subscribe(channel, timeout: timeout)
-      @handlers[channel] = block
+      @handlers[Listener.key_of(channel)] = block
       self
     end
 

@@ -49,7 +49,7 @@ module Pgwake
       return refuse(405, 'GET is the only method here', 'allow' => 'GET') unless env['REQUEST_METHOD'] == 'GET'
       return refuse(501, 'this server does not hand over the connection (rack.hijack)') unless can_hijack?(env)
 
-      channels = Array(@choose ? @choose.call(env) : @channels).uniq
+      channels = chosen(env)
       return refuse(403, 'no channel is yours') if channels.empty?
 
       stream(channels)
@@ -62,6 +62,14 @@ module Pgwake
     end
 
     private
+
+    # A block may take names from the request, and that may hold anything.
+    def chosen(env)
+      channels = Array(@choose ? @choose.call(env) : @channels)
+      raise Invalid, "#{channels.grep_v(String).first.inspect} is not the name of a channel" unless channels.all?(String)
+
+      channels.map { |channel| Listener.key_of(channel) }.uniq
+    end
 
     def stream(channels)
       fanout = SSEFanout.for(@settings, @options)

@@ -259,7 +259,7 @@ module Pgwake
         @idle.delete(channel)
         @listener.unsubscribe(channel)
       rescue Invalid
-        nil # it was never subscribed
+        nil # no name of a channel, and so never subscribed
       end
     end
 

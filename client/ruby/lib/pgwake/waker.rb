@@ -14,7 +14,7 @@ module Pgwake
   class Waker
     # @param options those of {Listener#initialize}
     def initialize(*channels, **options)
-      @channels = channels
+      @channels = channels.map { |channel| Listener.key_of(channel) }
       @listener = Listener.new(**options)
     end
 
