@@ -208,6 +208,17 @@ void world::die(model_worker& w) {
   act();
 }
 
+namespace {
+
+// Of a channel, to a worker that takes no `nack`.
+bool names_refusal(const std::string& fields) {
+  for (const char* why : {"invalid_channel", "forbidden", "limit", "listen_failed"})
+    if (fields.find(std::string("reason=") + why) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
 // The hub closed it: what the kernel holds can still be read.
 void world::closed_by_hub(model_worker& w, bool flushed, const std::string& fields) {
   note("hub closes worker ", text(w.id), ": ", fields);
@@ -238,7 +249,8 @@ void world::closed_by_hub(model_worker& w, bool flushed, const std::string& fiel
         broken("D8: worker " + text(w.id) + " was evicted for the sum, but worker " + text(other.id) +
                " of the same user is fuller");
     }
-  } else if (w.refused) {
+  } else if (w.refused || (!w.v1 && engine_.open_outbox(w.id) == nullptr && names_refusal(fields))) {
+    // In the second case what was queued last, its nack, went with an outbox that was one too many for D8.
     tally_.saw(rare::v0_turned_away);
   } else if (!w.v1 && fields.find("cannot log in") != std::string::npos) {
     tally_.saw(rare::v0_unserved);
