@@ -183,9 +183,10 @@ class SSETest < Minitest::Test
     assert_equal(2, in_hub('brief').sum { |c| c['channel_count'] })
     b.close
     assert(eventually { in_hub('brief').sum { |c| c['channel_count'] } == 1 })
+    # Once the one behind it has come, the hub has dropped the first.
+    host.notify(@channel, 'x')
     host.notify("#{@channel}.other", 'x')
     assert_equal(wake('x', "#{@channel}.other"), other.event)
-    host.notify(@channel, 'x')
     again = browser('brief')
     host.notify(@channel, 'y')
     assert_equal(wake('y'), again.event)
