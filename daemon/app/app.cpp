@@ -306,7 +306,7 @@ void app::on_turn_end() { settle(); }
 
 void app::settle() {
   carry_out();
-  backlog_ = std::max(backlog_, engine_.the_hub().outbox_bytes());
+  backlog_ = std::max(backlog_, engine_.the_hub().held_bytes());
   flush_touched();
   carry_out();
   attempts_.look(engine_.the_upstream());

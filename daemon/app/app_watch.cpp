@@ -21,7 +21,6 @@ constexpr std::chrono::milliseconds drain_look_period{20};
 constexpr std::chrono::seconds reload_patience{5};
 // A backlog of this size leaves memory behind that is worth giving back, once there is next to none any more.
 constexpr std::size_t worth_giving_back = 8U << 20U;
-constexpr std::size_t next_to_none = 1U << 20U;
 
 // These would end the process without a word, and somebody who sends one means no harm: `kill -USR1` reopens
 // other programs' logs.
@@ -175,12 +174,11 @@ void app::tell_thinned(bool all) {
 
 // The C library keeps what was freed, hundreds of megabytes after a worker or two that did not read.
 void app::give_memory_back() {
-  const auto lately = std::exchange(backlog_, engine_.the_hub().outbox_bytes());
-  if (lately > next_to_none) {
-    backlog_before_ = std::max(backlog_before_, lately);
-  } else if (std::exchange(backlog_before_, 0) >= worth_giving_back) {
-    malloc_trim(0);
-  }
+  const auto lately = std::exchange(backlog_, engine_.the_hub().held_bytes());
+  backlog_before_ = std::max(backlog_before_, lately);
+  if (backlog_before_ - lately < worth_giving_back || lately > backlog_before_ / 4) return;
+  backlog_before_ = lately;
+  malloc_trim(0);
 }
 
 // One line for the service manager's status.

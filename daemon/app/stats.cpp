@@ -294,7 +294,7 @@ class stats_maker::writer {
     number("frames_received", engine_.counts().frames);
     number("unknown_frames", engine_.counts().unknown_frames);
     number("protocol_errors", engine_.counts().protocol_errors);
-    number("outbox_bytes", h.outbox_bytes());
+    number("outbox_bytes", h.held_bytes());
     w_.EndObject();
   }
 

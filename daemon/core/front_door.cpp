@@ -150,6 +150,9 @@ void front_door::after(worker_id id, seat& s, steady_time now) {
     auto actions = std::exchange(s.session.actions(), {});
     for (auto& a : actions) carry_out(id, s, a, now);
   }
+  // Who has ended its LISTENs has nothing to miss, and whatever it listens to from now on begins whole.
+  if (s.lapsed && s.session.acks_held() == 0) forget_gap(s);
+  if (long_outage_) judge_outage(id, s, now);
   if (s.gap_due && s.session.idle()) tell_gap(s);
   if (auto& out = s.session.output(); !out.empty()) actions_.emplace_back(say{id, std::exchange(out, {})});
   const auto keeps_now = (s.session.bytes_held() + 1'023) / 1'024 * 1'024;
@@ -232,6 +235,20 @@ void front_door::finish(worker_id id, seat& s, const door::sql_error& why, stead
   after(id, s, now);
 }
 
+void front_door::forget_gap(seat& s) {
+  s.lapsed = false;
+  if (!draining_) s.leaves_at.reset();
+}
+
+// In a long outage: closed is who misses notifications, or waits for a LISTEN, as long as it does.
+void front_door::judge_outage(worker_id id, seat& s, steady_time at) {
+  if (draining_ || s.session.closed()) return;
+  if (!s.misses_some() && !s.session.subscribing())
+    s.leaves_at.reset();
+  else if (!s.leaves_at)
+    finish_at(id, s, at, gap_lasts);
+}
+
 void front_door::finish_at(worker_id id, seat& s, steady_time at, door::sql_error why) {
   s.leaves_at = at;
   s.leaves_with = std::move(why);
@@ -293,13 +310,12 @@ void front_door::health(bool healthy, steady_time now) {
   for (auto& [id, s] : seats_) {
     if (s->waiting) judge_admission(id, *s, now);
     if (s->lapsed && s->told_of_gaps) {
-      s->lapsed = false;
+      forget_gap(*s);
       s->gap_due = true;
-    } else if (s->session.acks_held() == 0) {  // it has ended its LISTENs meanwhile
-      s->lapsed = false;
     } else if (s->lapsed && !draining_) {
-      ++counts_.gap_closes;
       finish_at(id, *s, now + spread * s->share / 1'000, gap_told);
+    } else if (!draining_) {
+      s->leaves_at.reset();  // its LISTEN is served now
     }
     after(id, *s, now);
   }
@@ -347,6 +363,7 @@ void front_door::tick(steady_time now) {
     auto& s = *find(id);
     if (s.leaves_at && *s.leaves_at <= now) {
       const auto why = *s.leaves_with;
+      if (!draining_ && s.misses_some()) ++counts_.gap_closes;
       finish(id, s, why, now);
     } else {
       finish(id, s, {"08P01", "a message was begun and not finished in time", {}}, now);
@@ -356,12 +373,10 @@ void front_door::tick(steady_time now) {
   long_outage_ = true;
   const auto spread = std::min(most_jitter, jitter_each * static_cast<millis::rep>(seats_.size()));
   for (auto& [id, s] : seats_) {
-    if (s->waiting) {
+    if (s->waiting)
       judge_admission(id, *s, now);
-    } else if (!draining_ && !s->gone && (s->misses_some() || s->session.subscribing())) {
-      if (s->misses_some()) ++counts_.gap_closes;
-      finish_at(id, *s, now + spread * s->share / 1'000, gap_lasts);
-    }
+    else
+      judge_outage(id, *s, now + spread * s->share / 1'000);
   }
 }
 

@@ -141,6 +141,8 @@ class front_door {
   void finish(worker_id id, seat& s, const door::sql_error& why, pgwake::steady_time now);
   void finish_at(worker_id id, seat& s, pgwake::steady_time at, door::sql_error why);
   void tell_gap(seat& s);
+  void forget_gap(seat& s);
+  void judge_outage(worker_id id, seat& s, pgwake::steady_time at);
   void watch(worker_id id, seat& s, pgwake::steady_time now);
   bool outage_is_long(pgwake::steady_time now) const;
 

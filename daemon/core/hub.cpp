@@ -46,7 +46,7 @@ void hub::touch(worker& w) {
 
 // After something was queued: the sums, and the verdict on the caps.
 void hub::settle(worker& w, std::size_t memory_before, steady_time now) {
-  outbox_bytes_ += w.out.memory() - memory_before;
+  held_bytes_ += w.out.memory() - memory_before;
   touch(w);
   const bool over = w.out.ephemeral_memory() > limits_.outbox_max_bytes ||
                     w.out.ephemeral_frames() > limits_.outbox_max_frames;
@@ -112,7 +112,7 @@ void hub::judge_total() {
   };
   for (const auto id : std::exchange(doomed_, {}))
     if (auto* w = find(id)) condemn(*w, "slow");
-  while (outbox_bytes_ + kept_bytes_ > limits_.outbox_total_max_bytes) {
+  while (held_bytes_ > limits_.outbox_total_max_bytes) {
     auto* fullest = fullest_of_fullest();
     if (fullest == nullptr) return;
     condemn(*fullest, "fullest");
@@ -148,8 +148,7 @@ void hub::release(worker& w) {
 void hub::remove(worker& w) {
   release(w);
   no_longer_slow(w);
-  outbox_bytes_ -= w.out.memory();
-  kept_bytes_ -= w.kept;
+  held_bytes_ -= w.memory();
   if (--w.of->workers == 0) users_.erase(w.of->who.uid);
   workers_.erase(w.id);
 }
@@ -373,7 +372,7 @@ void hub::hold(worker_id id, bool on) {
 void hub::keeps(worker_id id, std::size_t bytes) {
   auto* w = find(id);
   if (w == nullptr) return;
-  kept_bytes_ += bytes - std::exchange(w->kept, bytes);
+  held_bytes_ += bytes - std::exchange(w->kept, bytes);
   judge_total();
 }
 
@@ -405,7 +404,7 @@ void hub::written(worker_id id, std::size_t bytes, std::optional<steady_time> no
     w->out.written(bytes, *now, &wake_latency_);
   else
     w->out.written(bytes);
-  outbox_bytes_ -= before - w->out.memory();
+  held_bytes_ -= before - w->out.memory();
   if (w->slow && w->out.ephemeral_memory() <= limits_.outbox_max_bytes &&
       w->out.ephemeral_frames() <= limits_.outbox_max_frames)
     no_longer_slow(*w);

@@ -219,8 +219,8 @@ class hub {
   const totals& counted() const { return totals_; }
   std::size_t worker_count() const { return workers_.size(); }
   std::size_t channel_count() const { return channels_.size(); }
-  std::size_t outbox_bytes() const { return outbox_bytes_; }  // of memory, in all outboxes
-  std::size_t kept_bytes() const { return kept_bytes_; }      // by dialects, for all workers
+  // Of memory, for all workers: in their outboxes, and what dialects keep for them. As D8 counts.
+  std::size_t held_bytes() const { return held_bytes_; }
   bool holds_subscriptions(worker_id id) const;
   bool takes_no(worker_id id) const;  // by its dialect
 
@@ -276,8 +276,7 @@ class hub {
   std::set<std::pair<pgwake::steady_time, std::string_view>> impatient_;  // channels whose subs will not wait
   worker_id last_id_ = 0;
   std::size_t inactive_ = 0;  // channels that wait for their LISTEN
-  std::size_t outbox_bytes_ = 0;
-  std::size_t kept_bytes_ = 0;
+  std::size_t held_bytes_ = 0;
   std::size_t subscriptions_ = 0;
   totals totals_;
   duration_histogram ack_latency_;

@@ -115,14 +115,14 @@ void hub::notification(std::string_view name, std::string_view payload, int by, 
     } else if (w.out.durable(s.marks, wake.in(w.dialect), now) == outbox::verdict::coalesced) {
       ++w.coalesced;
       ++totals_.coalesced;
-      outbox_bytes_ += w.out.memory() - before;
+      held_bytes_ += w.out.memory() - before;
       continue;
     }
     ++w.delivered;
     ++totals_.delivered;
     settle(w, before, now);
   }
-  if (!doomed_.empty() || outbox_bytes_ + kept_bytes_ > limits_.outbox_total_max_bytes) judge_total();
+  if (!doomed_.empty() || held_bytes_ > limits_.outbox_total_max_bytes) judge_total();
 }
 
 // Behind a loss its stream has a hole up to the gap, and a fence in front of that would hide it.

@@ -11,7 +11,7 @@ std::optional<hub::worker_view> hub::view(worker_id id, std::size_t most_channel
   worker_view v{};
   v.id = id;
   v.dialect = w->dialect;
-  v.bytes = w->out.memory();
+  v.bytes = w->memory();
   v.frames = w->out.frames();
   v.delivered = w->delivered;
   v.coalesced = w->coalesced;

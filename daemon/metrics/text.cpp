@@ -283,8 +283,8 @@ constexpr std::array rows{
         [](const look& l, samples& out) { out.put(l.totals().fences); }},
 
     row{{"pgwaked_outbox_bytes", k::gauge, "bytes", "",
-         "Memory for what waits for workers, all outboxes together."},
-        [](const look& l, samples& out) { out.put(std::uint64_t{l.h().outbox_bytes()}); }},
+         "Memory for what waits for workers, and for what sessions of the front door keep, all together."},
+        [](const look& l, samples& out) { out.put(std::uint64_t{l.h().held_bytes()}); }},
     row{{"pgwaked_outbox_limit_bytes", k::gauge, "bytes", "",
          "Where the fullest user's fullest worker is evicted: outbox_total_max_bytes."},
         [](const look& l, samples& out) { out.put(std::uint64_t{l.limits().outbox_total_max_bytes}); }},

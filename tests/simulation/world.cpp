@@ -242,7 +242,7 @@ void world::let_go() {
   if (!engine_.members().empty()) broken("members are left after everyone is gone");
   if (engine_.the_hub().worker_count() != 0) broken("the hub's workers are left after everyone is gone");
   if (engine_.the_hub().channel_count() != 0) broken("channels are left after everyone is gone");
-  if (engine_.the_hub().outbox_bytes() != 0) broken("outbox bytes are left after everyone is gone");
+  if (engine_.the_hub().held_bytes() != 0) broken("outbox bytes are left after everyone is gone");
   if (plan.wanted_count() != 0) broken("channels are wanted after everyone is gone");
   if (plan.held_count() != 0) broken("channels are held after everyone is gone and the linger is over");
   if (!link_.server || link_.server->listening != std::set<std::string>{"pgwake.fence"})

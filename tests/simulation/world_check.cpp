@@ -373,14 +373,14 @@ void world::check_bounds() {
     if (!driver.open) continue;
     const auto* box = engine_.open_outbox(driver.id);
     if (box == nullptr) broken("driver " + text(driver.id) + " has no outbox");
-    sum += box->memory();
+    sum += hub.view(driver.id, 0)->bytes;  // and what its session keeps
     const auto& l = config_.limits;
     if (box->ephemeral_memory() > l.hard_factor * (l.outbox_max_bytes + 1) ||
         box->ephemeral_frames() > l.hard_factor * (l.outbox_max_frames + 1))
       broken("D3: driver " + text(driver.id) + " is far over its cap and still there");
   }
-  if (sum != hub.outbox_bytes())
-    broken("D8: the sum of the outboxes is " + text(sum) + ", the hub says " + text(hub.outbox_bytes()));
+  if (sum != hub.held_bytes())
+    broken("D8: the sum of the outboxes is " + text(sum) + ", the hub says " + text(hub.held_bytes()));
   if (sum > config_.limits.outbox_total_max_bytes) broken("D8: all outboxes together are over their bound");
 }
 

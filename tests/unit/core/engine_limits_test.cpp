@@ -169,7 +169,7 @@ TEST_CASE("K4, D8: a worker evicted in the same tick in which frames time out") 
   }
   r.now += 10s;
   r.engine.tick(r.now, true);
-  CHECK(r.engine.the_hub().outbox_bytes() <= 10'000);
+  CHECK(r.engine.the_hub().held_bytes() <= 10'000);
 }
 
 TEST_CASE("D3: an eviction reaches the shell with who and how far behind") {

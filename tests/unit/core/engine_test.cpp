@@ -272,7 +272,7 @@ TEST_CASE("S7: nothing is left after everyone is gone") {
   r.engine.notification("c1", "x", 1, r.now);
   for (const auto id : all) r.engine.left(id, r.now);
   CHECK(r.engine.the_hub().channel_count() == 0);
-  CHECK(r.engine.the_hub().outbox_bytes() == 0);
+  CHECK(r.engine.the_hub().held_bytes() == 0);
   CHECK(r.engine.the_upstream().plan().wanted_count() == 0);
   r.now += 30s;
   for (int i = 0; i < 3; ++i) {

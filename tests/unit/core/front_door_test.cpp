@@ -132,6 +132,52 @@ TEST_CASE("P4: a short outage is waited for, after a longer one nobody is kept")
   CHECK(r.hear(r.knock()) == "!57P03");
 }
 
+TEST_CASE(
+    "P13: who begins to LISTEN when an outage has lasted is closed at once, and free to listen elsewhere") {
+  auto c = engine_rig::defaults();
+  c.front_door_grace = 5s;
+  c.limits.max_channels = 1;
+  door_rig r(c);
+  r.serve();
+  const auto nothing = r.enter();
+  const auto watches = r.enter();
+  r.ask(watches, "LISTEN \"pgwake.gap\"");
+  const auto talks = r.enter();
+  const auto greedy = r.enter();
+  r.lose();
+  r.pass(7s);
+  r.query(nothing, "LISTEN a");
+  r.query(watches, "LISTEN a");
+  r.query(greedy, "LISTEN a; LISTEN b");  // it is refused, and waits for nothing
+  r.query(talks, "SELECT 1");
+  r.pass(0s);
+  CHECK(r.hear(nothing) == "!57P01");
+  CHECK(r.hear(watches) == "!57P01");
+  CHECK(r.hear(greedy) == "!53400 (I)");
+  r.pass(2s);
+  r.query(greedy, "SELECT 1");
+  CHECK(r.hear(greedy) == "T [1] SELECT 1 (I)");
+  CHECK(r.hear(talks) == "T [1] SELECT 1 (I)");
+  CHECK(r.engine.door().counts().gap_closes == 0);
+}
+
+TEST_CASE("P4: a LISTEN that is served at the end of a long outage is not closed for it") {
+  auto c = engine_rig::defaults();
+  c.front_door_grace = 5s;
+  door_rig r(c);
+  r.serve();
+  for (int i = 0; i < 200; ++i) r.enter();  // closes are spread over a second by their number
+  const auto id = r.enter();
+  r.lose();
+  r.query(id, "LISTEN a");
+  r.pass(5s);
+  CHECK(r.hear(id).empty());  // its turn has not come
+  r.serve();
+  CHECK(r.hear(id) == "LISTEN (I)");
+  r.pass(2s);
+  CHECK(r.ask(id, "SELECT 1") == "T [1] SELECT 1 (I)");
+}
+
 TEST_CASE("P3: who is refused is told in answer to its startup packet") {
   auto c = engine_rig::defaults();
   c.allow = {{pgwaked::admission::who::uid, 7, {}}};
@@ -234,6 +280,23 @@ TEST_CASE(
   CHECK(r.engine.door().counts().gap_notices == 1);
 }
 
+TEST_CASE("P14: who ended its LISTENs in an outage and begins anew has missed nothing") {
+  door_rig r;
+  r.serve();
+  const auto id = r.enter();
+  r.ask(id, "LISTEN a");
+  r.lose();
+  CHECK(r.ask(id, "UNLISTEN a") == "UNLISTEN (I)");
+  r.query(id, "LISTEN b");
+  CHECK(r.hear(id).empty());
+  r.recover();
+  CHECK(r.hear(id) == "LISTEN (I)");
+  r.pass(2s);
+  r.engine.notification("b", "1", 7, r.now);
+  CHECK(r.hear(id) == "*b=1");
+  CHECK(r.engine.door().counts().gap_closes == 0);
+}
+
 TEST_CASE("P14: who has ended its LISTENs in an outage survives it") {
   door_rig r;
   r.serve();
@@ -265,10 +328,10 @@ TEST_CASE(
   };
   const auto few = r.enter();
   prepare(few, 2);
-  CHECK(r.engine.the_hub().kept_bytes() > 120'000);
+  CHECK(r.engine.the_hub().held_bytes() > 120'000);
   std::vector<pgwaked::worker_id> ids;
   for (int i = 0; i < 5; ++i) prepare(ids.emplace_back(r.enter()), 14);
-  CHECK(r.engine.the_hub().kept_bytes() <= 3U << 20U);
+  CHECK(r.engine.the_hub().held_bytes() <= 3U << 20U);
   const auto gone =
       std::count_if(ids.begin(), ids.end(), [&](pgwaked::worker_id id) { return r.hear(id) == "GONE"; });
   CHECK(gone == 2);
@@ -276,5 +339,5 @@ TEST_CASE(
   CHECK(r.ask(other, "SELECT 1") == "T [1] SELECT 1 (I)");
   for (const auto id : ids) r.engine.left(id, r.now);
   r.ask(few, "DEALLOCATE ALL");
-  CHECK(r.engine.the_hub().kept_bytes() == 0);
+  CHECK(r.engine.the_hub().held_bytes() == 0);
 }

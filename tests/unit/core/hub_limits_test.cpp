@@ -95,7 +95,7 @@ TEST_CASE("D3: past four times its bound it goes at once, and with it what it he
     r.hub.notification("c", std::string(1'000, 'x'), 1, r.now);
   }
   CHECK(r.asked() == strings{"evict " + std::to_string(slow) + " slow", "unwant c"});
-  CHECK(r.hub.outbox_bytes() == 0);
+  CHECK(r.hub.held_bytes() == 0);
   CHECK(r.hub.worker_count() == 0);
   r.now += 1min;
   r.hub.tick(r.now);
@@ -130,7 +130,7 @@ TEST_CASE("D8: all outboxes together: the fullest goes first") {
   CHECK(r.asked().empty());
   r.hub.notification("b", std::string(2000, 'x'), 1, r.now);
   CHECK(r.asked() == strings{"evict " + std::to_string(a) + " fullest", "unwant a"});
-  CHECK(r.hub.outbox_bytes() == sum_of_outboxes(r.hub));
+  CHECK(r.hub.held_bytes() == sum_of_outboxes(r.hub));
   CHECK(r.peek(b).size() == 2);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("D8: by user: one user's many connections go before another's fuller o
   r.hub.notification("big", std::string(7'000, 'x'), 1, r.now);
   for (int i = 0; i < 40; ++i) r.active(r.hub.join(1, r.now, {33, false}), "small");
   for (int i = 0; i < 20; ++i) r.hub.notification("small", std::string(900, 'x'), 1, r.now);
-  CHECK(r.hub.outbox_bytes() <= 50'000);
+  CHECK(r.hub.held_bytes() <= 50'000);
   for (const auto id : innocent) CHECK(r.read(id).size() == 1);
   for (const auto& asked : r.asked()) CHECK(asked.ends_with(" fullest"));
 }
@@ -157,7 +157,7 @@ TEST_CASE("memory: what is counted is what it takes: frames of some bytes take m
   hub_rig r;
   const auto a = r.join();
   for (int i = 0; i < 100; ++i) r.hub.answer(a, pong{1}, r.now);
-  CHECK(r.hub.outbox_bytes() >= 100 * (28 + sizeof(std::string) + 4 * sizeof(void*) + 24));
+  CHECK(r.hub.held_bytes() >= 100 * (28 + sizeof(std::string) + 4 * sizeof(void*) + 24));
 }
 
 TEST_CASE("D8: the sum is the sum, whatever happened") {
@@ -166,7 +166,7 @@ TEST_CASE("D8: the sum is the sum, whatever happened") {
   const auto b = r.join(0);
   r.active(a, "q_c");
   r.active(b, "q_c");
-  const auto check = [&] { REQUIRE(r.hub.outbox_bytes() == sum_of_outboxes(r.hub)); };
+  const auto check = [&] { REQUIRE(r.hub.held_bytes() == sum_of_outboxes(r.hub)); };
   for (int i = 0; i < 4; ++i) {
     r.hub.notification("q_c", "x", i, r.now), check();
     r.hub.notification("q_c", "", i, r.now), check();
@@ -180,7 +180,7 @@ TEST_CASE("D8: the sum is the sum, whatever happened") {
   r.hub.refused("q_c", code::limit, "", "", r.now), check();
   r.hub.leave(a, r.now), check();
   r.hub.leave(b, r.now), check();
-  CHECK(r.hub.outbox_bytes() == 0);
+  CHECK(r.hub.held_bytes() == 0);
 }
 
 TEST_CASE("D7: past the bound of unsent answers the hub reads no more from that worker, until it drains") {
