@@ -21,17 +21,6 @@ void write_all(int fd, std::string_view bytes) {
   }
 }
 
-// Deliveries per second between the first and the last. `feed` starts the burst.
-template <typename Feed>
-std::vector<double> burst(receivers& all, std::size_t messages, Feed&& feed) {
-  all.restart();
-  const auto deliveries = messages * all.size();
-  feed();
-  all.await_total(deliveries);
-  const std::chrono::duration<double> took = all.last_at() - all.first_at();
-  return {static_cast<double>(deliveries) / took.count()};
-}
-
 // Subscribers of a broker on plain sockets, and one that feeds it from a thread of its own.
 class broker {
  public:

@@ -1,3 +1,4 @@
+#include "bench/publisher.hpp"
 #include "bench/receivers.hpp"
 #include "bench/relay.hpp"
 #include "bench/scenario.hpp"
@@ -6,38 +7,6 @@ namespace pgwake::bench {
 namespace {
 
 const std::string channel = "bench";
-constexpr double repetition_seconds = 0.7;
-constexpr std::size_t least_samples = 20;
-
-// Publishes one notification after another, each when the last receiver has the one before.
-class publisher {
- public:
-  explicit publisher(const std::string& conninfo) : conn_(connect_postgres(conninfo)) {}
-  ~publisher() { PQfinish(conn_); }
-  publisher(const publisher&) = delete;
-  publisher& operator=(const publisher&) = delete;
-
-  // p50 and p99 of NOTIFY to the last receiver, in microseconds.
-  std::vector<double> run(receivers& all) {
-    std::vector<double> samples;
-    all.restart();
-    const auto begin = steady::now();
-    while (samples.size() < least_samples || since(begin) < repetition_seconds) {
-      const auto sent = steady::now();
-      const auto sql = "NOTIFY \"" + channel + "\", '" + std::to_string(samples.size()) + "'";
-      if (PQsendQuery(conn_, sql.c_str()) == 0) throw std::runtime_error(PQerrorMessage(conn_));
-      all.await_each(samples.size() + 1);
-      samples.push_back(since(sent) * 1e6);
-      // Only now: the receivers' thread must not be busy with the publisher's answer when theirs comes.
-      while (PGresult* result = PQgetResult(conn_)) PQclear(result);
-    }
-    return {percentile(samples, 0.5), percentile(samples, 0.99)};
-  }
-
- private:
-  PGconn* conn_;
-};
-
 std::optional<bar> bar_for(std::size_t n) {
   switch (n) {
     case 1:
@@ -58,9 +27,9 @@ std::optional<bar> bar_for(std::size_t n) {
 void run_latency(context& c) {
   const auto hub = c.servers.make_hub();
   direct_sessions direct(c.servers.direct_database());
-  publisher to_hub(c.servers.hub_database());
-  publisher to_direct(c.servers.direct_database());
-  publisher to_relay(c.servers.relay_database());
+  publisher to_hub(c.servers.hub_database(), channel);
+  publisher to_direct(c.servers.direct_database(), channel);
+  publisher to_relay(c.servers.relay_database(), channel);
   for (const std::size_t n : {1U, 8U, 32U, 128U, 512U}) {
     const auto variant = std::to_string(n) + (n == 1 ? " receiver" : " receivers");
     if (!c.wants(variant) || (c.quick && !bar_for(n))) continue;

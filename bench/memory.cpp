@@ -1,9 +1,9 @@
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 #include <thread>
 
+#include "bench/process_memory.hpp"
 #include "bench/receivers.hpp"
 #include "bench/scenario.hpp"
 
@@ -12,15 +12,7 @@ namespace {
 
 constexpr double mib = 1024;  // of KiB
 
-// A field of a /proc file in KiB, such as "Pss:".
-double field_kib(const std::string& path, const std::string& name) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);)
-    if (line.rfind(name, 0) == 0) return std::stod(line.substr(name.size()));
-  throw std::runtime_error(path + " has no " + name);
-}
-
-double rss_mib(pid_t pid) { return field_kib("/proc/" + std::to_string(pid) + "/status", "VmRSS:") / mib; }
+double rss_mib(pid_t pid) { return resident_kib(pid) / mib; }
 
 cell plain(const std::string& variant, const std::string& unit, std::vector<double> values,
            std::optional<bar> wanted = std::nullopt) {

@@ -56,6 +56,17 @@ class receivers {
   steady::time_point last_at_;
 };
 
+// Deliveries per second between the first and the last. `feed` starts the burst.
+template <typename Feed>
+std::vector<double> burst(receivers& all, std::size_t messages, Feed&& feed) {
+  all.restart();
+  const auto deliveries = messages * all.size();
+  feed();
+  all.await_total(deliveries);
+  const std::chrono::duration<double> took = all.last_at() - all.first_at();
+  return {static_cast<double>(deliveries) / took.count()};
+}
+
 // Reads a non-blocking socket once and counts by `w`.
 std::size_t read_socket(int fd, wire& w);
 

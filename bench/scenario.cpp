@@ -39,6 +39,7 @@ const std::vector<scenario>& scenarios() {
       {"latency", "NOTIFY to the last of N receivers", run_latency},
       {"rate", "how fast publishers go with N receivers", run_rate},
       {"fanout", "deliveries per second of a burst, beside Redis and NATS", run_fanout},
+      {"door", "drivers through the front door, beside LISTEN at the server", run_door},
       {"client", "through the client library, beside raw frames", run_client},
       {"subscribe", "how long until an ack, beside an echo and LISTEN", run_subscribe},
       {"channels", "cost per notification by the number of channels", run_channels},

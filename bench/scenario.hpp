@@ -48,6 +48,7 @@ const std::vector<scenario>& scenarios();
 void run_latency(context& c);
 void run_rate(context& c);
 void run_fanout(context& c);
+void run_door(context& c);
 void run_memory(context& c);
 void run_client(context& c);
 void run_subscribe(context& c);

@@ -35,10 +35,12 @@ std::map<int, std::string> descriptors() {
   return found;
 }
 
-// In the child: nothing of the client is open, and every call says so. 0 is good.
-int check_forked(witness& w, const std::map<int, std::string>& before_open) {
+// In the child: nothing of the client is open, and every call says so. 0 is good. `spared`: so many sockets may
+// be, of a connect that took longer than a fork waits for it (docs/client.md).
+int check_forked(witness& w, const std::map<int, std::string>& before_open, int spared = 0) {
   for (const auto& [fd, what] : descriptors())
     if (!before_open.contains(fd) || before_open.at(fd) != what) {
+      if (what.starts_with("socket:") && spared-- > 0) continue;
       std::fprintf(stderr, "the child still has %d: %s\n", fd, what.c_str());
       return 1;
     }
@@ -72,7 +74,7 @@ TEST_CASE(
   CHECK(in_child([&] { return check_forked(w, before); }) == 0);
   parent_is_well(1);
   r.hub().kill();
-  CHECK(in_child([&] { return check_forked(w, before); }) == 0);
+  CHECK(in_child([&] { return check_forked(w, before, 1); }) == 0);
   REQUIRE(w.await_source(source::own));
   const auto pids = r.own_pids();
   REQUIRE(pids.size() == 1);
