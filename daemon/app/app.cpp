@@ -57,9 +57,9 @@ app::app(loaded configuration, command_values given, log& out)
       log_(out),
       nofile_(descriptor_limit()),
       engine_(first_config(loaded_.values, nofile_), random_word()),
-      socket_file_({loaded_.values.socket, loaded_.values.socket_mode, loaded_.values.socket_gid}),
-      acceptor_(loop_.get_executor(), out,
-                [this](unique_fd fd, const peer& who) { welcome_worker(std::move(fd), who); }),
+      socket_(loop_.get_executor(), out, "socket",
+              {loaded_.values.socket, loaded_.values.socket_mode, loaded_.values.socket_gid},
+              [this](unique_fd fd, const peer& who) { welcome_worker(std::move(fd), who); }),
       started_(steady::now()) {
   set_log_level(loaded_.values.log_level);
 }
@@ -88,7 +88,7 @@ int app::run() {
   log_.info("started", log_fields()
                            .add("version", engine_.settings().version)
                            .add("pid", getpid())
-                           .add("socket", socket_file_.path()));
+                           .add("socket", socket_.path()));
   tell_database();
   enter([&](steady_time now) {
     engine_.start(now);
@@ -120,12 +120,8 @@ void app::tell_database() {
 
 void app::open_socket() {
   manager_.look_at_sockets(loaded_.values.socket);
-  auto passed = manager_.take_socket(loaded_.values.socket);
-  activated_ = static_cast<bool>(passed);
-  socket_file_.lock();
-  if (activated_) socket_file_.adopt();
-  acceptor_.start(activated_ ? std::move(passed) : socket_file_.bind());
-  if (activated_) tell_passed(loaded_.values.socket);
+  socket_.open(manager_.take_socket(loaded_.values.socket));
+  if (socket_.activated()) tell_passed(socket_.path());
 }
 
 void app::tell_passed(const std::string& path) {
@@ -389,8 +385,7 @@ void app::begin_drain(log_fields why) {
   log_.info("draining", why.add("workers", workers_.size()).add("grace_ms", grace.count()));
   drain_until_ = steady::now() + grace;
   manager_.stopping(grace + stop_reserve);
-  acceptor_.stop(activated_ ? acceptor::waiting::leave : acceptor::waiting::take);
-  socket_file_.remove();
+  socket_.close();
   close_door();
   enter([&](steady_time now) { engine_.drain(grace, now); });
   janitor();

@@ -16,6 +16,7 @@
 #include "daemon/io/acceptor.hpp"
 #include "daemon/io/farewell.hpp"
 #include "daemon/io/helper_thread.hpp"
+#include "daemon/io/listening_path.hpp"
 #include "daemon/io/service_manager.hpp"
 #include "daemon/io/worker_io.hpp"
 #include "daemon/metrics/server.hpp"
@@ -91,8 +92,6 @@ class app final : public worker_events, public pgwake::pg::session_events {
   void janitor();
   void watch_socket();
   void stop_for(std::string_view event, std::string_view detail);
-  std::string bind_again(const std::string& trouble);
-  static std::string how_to_mend(bool activated, bool foreign);
   void give_memory_back();
   void tell_thinned(bool all);
   void on_signal(int number);
@@ -125,10 +124,8 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::uint64_t nofile_;
   engine engine_;
   service_manager manager_;
-  socket_file socket_file_;
-  acceptor acceptor_;
-  std::optional<socket_file> door_file_;
-  std::optional<acceptor> door_acceptor_;
+  listening_path socket_;
+  std::optional<listening_path> door_;
   std::list<acceptor> shut_doors_;  // sockets of a front door that were passed and are not this one's
   farewell farewell_{loop_.get_executor()};
   std::optional<metrics_server> metrics_;
@@ -146,8 +143,6 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::optional<double> certificate_ends_;  // the server's, in seconds since 1970
   std::size_t backlog_ = 0;                 // the most that outboxes held since the janitor came by
   std::size_t backlog_before_ = 0;          // and since memory was last given back
-  bool activated_ = false;                  // the socket is the service manager's
-  bool door_activated_ = false;             // and the front door's
   std::optional<stats_maker> stats_;        // the answer that is being made
   bool turn_posted_ = false;
   bool carrying_out_ = false;
@@ -155,8 +150,6 @@ class app final : public worker_events, public pgwake::pg::session_events {
   std::string warned_;  // about the settings, by the last attempt that had something to say
   std::optional<pgwake::steady_time> reload_since_;  // until its slowness was said
   bool reload_again_ = false;                        // asked for while one was under way
-  std::string door_trouble_;
-  std::string socket_trouble_;  // as logged; empty: workers can connect
   int exit_code_ = 0;
 };
 

@@ -18,17 +18,12 @@ void app::open_door() {
   const auto& s = loaded_.values;
   if (!s.front_door) return;
   const auto path = door_socket(s);
-  door_file_.emplace(socket_file::settings{path, s.socket_mode, s.socket_gid, "--front-door-dir"});
-  auto passed = manager_.take_socket(path);
-  door_activated_ = static_cast<bool>(passed);
-  door_file_->lock();
-  if (door_activated_) door_file_->adopt();
-  door_acceptor_.emplace(loop_.get_executor(), log_, [this](unique_fd fd, const peer& who) {
-    welcome_at_door(std::move(fd), who, false);
-  });
-  door_acceptor_->start(door_activated_ ? std::move(passed) : door_file_->bind());
+  door_.emplace(loop_.get_executor(), log_, "front door",
+                socket_file::settings{path, s.socket_mode, s.socket_gid, "--front-door-dir"},
+                [this](unique_fd fd, const peer& who) { welcome_at_door(std::move(fd), who, false); });
+  door_->open(manager_.take_socket(path));
   log_.info("front door open", log_fields().add("socket", path));
-  if (door_activated_) tell_passed(path);
+  if (door_->activated()) tell_passed(path);
 }
 
 // A socket unit holds the socket of a front door that the settings do not want, or have elsewhere. Whoever
@@ -71,41 +66,13 @@ void app::welcome_at_door(unique_fd fd, const peer& who, bool shut) {
 }
 
 void app::watch_door() {
-  if (!door_file_) return;
-  const auto held = door_file_->keep_lock();
-  if (held == socket_file::hold::unlockable && !door_activated_) door_file_->mend_folder();
-  std::string trouble;
-  const auto state = door_file_->look();
-  if (held == socket_file::hold::taken) {
-    trouble = "another process has locked its path";
-  } else if (state != socket_file::state::ours && door_activated_) {
-    trouble = state == socket_file::state::gone ? "the socket file is gone"
-                                                : "the path leads to something else than the hub's socket";
-  } else if (state != socket_file::state::ours) {
-    try {
-      auto fresh = door_file_->bind();
-      door_acceptor_->stop();
-      door_acceptor_->start(std::move(fresh));
-      log_.warning("front door bound again", log_fields().add("socket", door_file_->path()));
-    } catch (const std::exception& e) {
-      trouble = e.what();
-    }
-  }
-  if (trouble == door_trouble_) return;
-  door_trouble_ = std::move(trouble);
-  if (!door_trouble_.empty())
-    log_.error("front door lost",
-               log_fields()
-                   .add("socket", door_file_->path())
-                   .add("reason", door_trouble_)
-                   .add("what_to_do", how_to_mend(door_activated_, state == socket_file::state::foreign)));
+  if (door_ && door_->look() == listening_path::state::displaced)
+    door_->say("another process has locked its path", true);
 }
 
 void app::close_door() {
-  if (door_acceptor_)
-    door_acceptor_->stop(door_activated_ ? acceptor::waiting::leave : acceptor::waiting::take);
+  if (door_) door_->close();
   for (auto& shut : shut_doors_) shut.stop(acceptor::waiting::leave);
-  if (door_file_) door_file_->remove();
 }
 
 // Its outbox is being written at this moment.

@@ -90,76 +90,26 @@ void app::janitor() {
   });
 }
 
-// Workers find the hub by its path: whatever is there instead of its socket is said once, and mended if it
-// can be. Two hubs must not serve one path.
+// Two hubs must not serve one path.
 void app::watch_socket() {
-  const auto& path = socket_file_.path();
-  auto held = socket_file_.keep_lock();
-  auto state = socket_file_.look();
-  if (held == socket_file::hold::taken)
+  const bool was_lost = !socket_.trouble().empty();
+  const auto now = socket_.look();
+  if (now == listening_path::state::displaced)
     return stop_for(
         "displaced",
         "another process has locked this path, so that new workers reach that one; this hub stops");
-  std::string trouble;
-  if (state == socket_file::state::gone && !activated_) {
-    if (held == socket_file::hold::unlockable) {
-      socket_file_.mend_folder();
-      held = socket_file_.keep_lock();
-    }
-    trouble = "the socket file is gone";
-  } else if (state != socket_file::state::ours) {
-    trouble = state == socket_file::state::gone ? "the socket file is gone"
-                                                : "the path leads to something else than the hub's socket";
-  }
-  if (trouble.empty() && held == socket_file::hold::unlockable) trouble = "the lock file cannot be made";
-  if (!trouble.empty() && !activated_ && state != socket_file::state::ours) trouble = bind_again(trouble);
-  const bool lasts = !trouble.empty() && !socket_trouble_.empty();
-  if (lasts && !activated_ && manager_.makes_folder_of(path) && socket_file_.folder_is_gone())
-    return stop_for(
-        "socket folder removed",
-        "the service manager makes the folder at each start, and this hub cannot: it stops, to be "
-        "started again");
-  if (trouble == socket_trouble_) return;
-  socket_trouble_ = std::move(trouble);
-  if (socket_trouble_.empty()) return log_.info("socket is back", log_fields().add("socket", path));
-  log_.error("socket lost",
-             log_fields()
-                 .add("socket", path)
-                 .add("reason", socket_trouble_)
-                 .add("what_to_do", how_to_mend(activated_, state == socket_file::state::foreign)));
+  const bool lasts = was_lost && now == listening_path::state::lost;
+  if (lasts && !socket_.activated() && manager_.makes_folder_of(socket_.path()) && socket_.folder_is_gone())
+    stop_for("socket folder removed",
+             "the service manager makes the folder at each start, and this hub cannot: it stops, to be "
+             "started again");
 }
 
 // No worker can reach this hub any more, and it cannot mend that.
 void app::stop_for(std::string_view event, std::string_view detail) {
-  log_.error(event, log_fields().add("socket", socket_file_.path()).add("detail", detail));
+  log_.error(event, log_fields().add("socket", socket_.path()).add("detail", detail));
   exit_code_ = 1;
   begin_drain(log_fields().add("reason", event));
-}
-
-std::string app::how_to_mend(bool activated, bool foreign) {
-  if (activated)
-    return "it is the socket unit's, which makes it anew: systemctl stop pgwaked@NAME.socket "
-           "pgwaked@NAME.service && systemctl start pgwaked@NAME.socket pgwaked@NAME.service";
-  if (foreign)
-    return "stop what listens there instead (ss -xlp names it) and remove its file; the hub tries to bind "
-           "once a second";
-  return "give the hub its folder back (its user must own it or may write there), or restart it; it tries "
-         "once a second";
-}
-
-// What is wrong still; nothing once workers can connect again.
-std::string app::bind_again(const std::string& trouble) {
-  try {
-    auto fresh = socket_file_.bind();
-    acceptor_.stop();
-    acceptor_.start(std::move(fresh));
-    if (socket_trouble_.empty())  // else it is said that it is back
-      log_.warning("socket bound again",
-                   log_fields().add("socket", socket_file_.path()).add("reason", trouble));
-    return {};
-  } catch (const std::exception& e) {
-    return trouble + "; " + e.what();
-  }
 }
 
 // How many lines were left out, by event and user.
@@ -186,7 +136,7 @@ std::string app::summary() const {
   const auto& up = engine_.the_upstream();
   auto counts = std::to_string(engine_.workers()) + " workers, " +
                 std::to_string(engine_.the_hub().channel_count()) + " channels";
-  if (!socket_trouble_.empty()) counts += "; no worker can connect: " + socket_trouble_;
+  if (!socket_.trouble().empty()) counts += "; no worker can connect: " + socket_.trouble();
   if (engine_.draining()) return "draining, " + counts;
   if (up.healthy()) return "healthy, " + counts;
   return "not healthy (" + up.reason() + "), " + counts + (up.detail().empty() ? "" : ": " + up.detail());
