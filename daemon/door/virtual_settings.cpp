@@ -177,11 +177,7 @@ sql_error no_such_setting(std::string_view name) {
 }
 
 virtual_settings::virtual_settings(std::vector<std::pair<std::string, std::string>> start) {
-  for (auto& [name, value] : start) {
-    const auto key = lower(name);
-    if (key == "datestyle") value = date_style_of(value, "ISO, MDY").value_or("ISO, MDY");
-    start_.insert_or_assign(key, std::move(value));
-  }
+  for (auto& [name, value] : start) start_.insert_or_assign(lower(name), std::move(value));
 }
 
 std::optional<std::string> virtual_settings::start_value(std::string_view name) const {

@@ -104,10 +104,14 @@ TEST_CASE("P5: what the server reports, and what the startup packet sets") {
   }
   CHECK(words.substr(words.size() - 5) == "K (I)");
   CHECK(c.ask("SHOW statement_timeout") == "T [5s] SHOW (I)");
-  client latin(nullptr);
-  latin.s.bytes(startup(text("user") + text("a") + text("client_encoding") + text("LATIN1")));
-  latin.admit();
-  CHECK(latin.read() == "!22023");
+  for (const auto& [name, value] : {std::pair("client_encoding", "LATIN1"), std::pair("DateStyle", "none"),
+                                    std::pair("standard_conforming_strings", "maybe")}) {
+    INFO(name);
+    client refused(nullptr);
+    refused.s.bytes(startup(text("user") + text("a") + text(name) + text(value)));
+    refused.admit();
+    CHECK(refused.read() == "!22023");
+  }
 }
 
 TEST_CASE("P6: a CancelRequest names its session and is no worker") {
