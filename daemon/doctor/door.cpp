@@ -1,5 +1,8 @@
 #include "daemon/doctor/door.hpp"
 
+#include <cstdlib>
+#include <optional>
+
 #include "common/os/random_word.hpp"
 #include "daemon/settings/door_place.hpp"
 
@@ -12,6 +15,25 @@ namespace {
 
 constexpr millis patience{5'000};
 constexpr millis arrival{3'000};
+
+// libpq takes an empty hostaddr for none, and then the environment's, which leads to a server.
+class without_hostaddr {
+ public:
+  without_hostaddr() {
+    const char* value = std::getenv(name);
+    if (value != nullptr) before_ = value;
+    unsetenv(name);
+  }
+  ~without_hostaddr() {
+    if (before_) setenv(name, before_->c_str(), 1);
+  }
+  without_hostaddr(const without_hostaddr&) = delete;
+  without_hostaddr& operator=(const without_hostaddr&) = delete;
+
+ private:
+  static constexpr const char* name = "PGHOSTADDR";
+  std::optional<std::string> before_;
+};
 
 // Why a NOTIFY of doctor's own session says nothing about the hub's; empty: it does.
 std::string other_database(const doctor_facts& f) {
@@ -31,6 +53,7 @@ doctor_facts::door_look look_at_door(blocking_session& publisher, const doctor_f
   pg::connect_settings how;
   how.over = {{"dbname", so_far.hub->status.upstream.database}, {"user", so_far.user}};
   how.application_name = "pgwake-doctor@" + so_far.this_host;
+  const without_hostaddr only_the_socket;
   auto driver = blocking_session::open(how, {out.folder, "", out.port}, patience);
   if (!driver) {
     out.failure = driver.error();
