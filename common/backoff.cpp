@@ -7,8 +7,12 @@ namespace pgwake {
 millis backoff_delay(const backoff_limits& limits, unsigned attempt, double random) {
   if (attempt == 0) return millis{0};
   const auto shift = std::min(attempt - 1, 20U);
-  const auto full = std::min<std::int64_t>(limits.base.count() << shift, limits.cap.count());
-  return millis{full - static_cast<std::int64_t>(random * static_cast<double>(full) / 4)};
+  const millis full{std::min<std::int64_t>(limits.base.count() << shift, limits.cap.count())};
+  return full - part_of(full, random / 4);
+}
+
+millis part_of(millis whole, double part) {
+  return millis{static_cast<std::int64_t>(part * static_cast<double>(whole.count()))};
 }
 
 double jitter::next() {

@@ -15,6 +15,9 @@ struct backoff_limits {
 
 millis backoff_delay(const backoff_limits& limits, unsigned attempt, double random);
 
+// `part`, from 0 to 1, of `whole`, towards 0: to spread in time what many would do at one instant.
+millis part_of(millis whole, double part);
+
 // Small deterministic generator for jitter; one seed gives one sequence on every platform.
 class jitter {
  public:

@@ -1,17 +1,9 @@
 #include "client/src/core/hub_grace.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 namespace pgwake::client {
-namespace {
-
-millis part_of(millis whole, double part) {
-  return millis{static_cast<std::int64_t>(part * static_cast<double>(whole.count()))};
-}
-
-}  // namespace
 
 void hub_grace::welcomed() { full_ = give_up_due_ = false; }
 

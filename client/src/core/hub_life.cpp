@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/backoff.hpp"
+
 namespace pgwake::client {
 namespace {
 
@@ -28,8 +30,8 @@ void hub_life::welcomed(const pgwake::welcome& w, double random, steady_time now
   ++connects_;
   // Three heartbeats, and a little that differs, so that the workers of a frozen hub do not all leave
   // at one instant.
-  const auto heartbeat = std::clamp<std::uint32_t>(w.heartbeat_ms, 100, 600'000);
-  silence_ = millis{3 * std::int64_t{heartbeat} + static_cast<std::int64_t>(random * heartbeat / 4)};
+  const millis heartbeat{std::clamp<std::uint32_t>(w.heartbeat_ms, 100, 600'000)};
+  silence_ = 3 * heartbeat + part_of(heartbeat, random / 4);
 }
 
 void hub_life::told(const status& s, steady_time now) {
@@ -54,12 +56,8 @@ void hub_life::lost(std::string reason, bool slow, double random, steady_time no
   failed_ = true;
   reason_ = std::move(reason);
   lasting_ = slow ? reason_ : "";
-  auto delay = backoff_delay(settings_.hub_retry, failures_, random);
-  if (slow)
-    delay =
-        settings_.hub_retry_slow -
-        millis{static_cast<std::int64_t>(random * static_cast<double>(settings_.hub_retry_slow.count()) / 4)};
-  retry_at_ = now + delay;
+  retry_at_ = now + (slow ? settings_.hub_retry_slow - part_of(settings_.hub_retry_slow, random / 4)
+                          : backoff_delay(settings_.hub_retry, failures_, random));
   ++failures_;
 }
 

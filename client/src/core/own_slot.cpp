@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/backoff.hpp"
+
 namespace pgwake::client {
 
 void own_slot::answered(bool granted, std::string trouble, double random, steady_time now) {
@@ -9,7 +11,7 @@ void own_slot::answered(bool granted, std::string trouble, double random, steady
   missed_ = !granted;
   held_ = granted;
   trouble_ = std::move(trouble);
-  again_ = now + retry_ - millis{static_cast<std::int64_t>(random * static_cast<double>(retry_.count()) / 4)};
+  again_ = now + retry_ - part_of(retry_, random / 4);
 }
 
 bool own_slot::give_back() { return std::exchange(held_, false); }
