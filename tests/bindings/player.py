@@ -46,9 +46,13 @@ class Player:
         assert self._driver is not None
         return self._driver
 
+    def _quiet(self) -> bool:
+        """The hub alone listens, and a driver that comes now is told nothing of its start later on."""
+        return self._host.census(self._own) == 0 and self._host.census("pgwaked@%") == 1 and self._host.healthy()
+
     def play(self, case: dict[str, Any]) -> None:
         """Raises Failure, which says at which step."""
-        if not eventually(lambda: self._host.census(self._own) == 0 and self._host.census("pgwaked@%") == 1, PATIENCE):
+        if not eventually(self._quiet, PATIENCE):
             raise Failure("before the first step: the hub does not listen, or somebody else still does")
         self._driver = self._start(case.get("environment", {}))
         try:

@@ -199,6 +199,9 @@ class Host:
         self._hub: subprocess.Popen[bytes] | None = None
         self._log = open(self.folder + "/log", "ab")
         self.start()
+        # A worker that came before would be told of it later, by an event that the tests do not ask for.
+        if not eventually(self.healthy):
+            raise RuntimeError("pgwaked does not become healthy: " + self.log_end())
 
     def start(self, *arguments: str) -> None:
         """The hub, again, with other arguments where they are given."""
@@ -220,6 +223,11 @@ class Host:
             raise RuntimeError("pgwaked has ended: " + open(self.folder + "/log").read())
         with socket.socket(socket.AF_UNIX) as s:
             return s.connect_ex(self.socket) == 0
+
+    def healthy(self) -> bool:
+        """As its operator is told: it listens, and has told its workers so."""
+        command = [os.environ["PGWAKED"], "status", "--socket", self.socket]
+        return subprocess.run(command, env=clean_environment(), capture_output=True).returncode == 0
 
     def kill(self) -> None:
         """At once, as by the OOM killer."""
