@@ -8,13 +8,13 @@ const { settings } = require('./words.js');
 const pgPool = new HubPool(settings(process.env.DATABASE), settings(process.argv[2]));
 pgPool.on('error', () => {});
 const events = new EventEmitter();
-let runner;
+let running;
 events.on('pool:listen:success', () => {
   setTimeout(async () => {
-    await runner.addJob('jobs', {});
+    await (await running).addJob('jobs', {});
     console.log('ready');
   }, 1000);
 });
 const taskList = { jobs: () => console.log('got job') };
 const logger = new Logger(() => () => {});
-run({ pgPool, events, taskList, pollInterval: 3600e3, concurrency: 1, logger }).then((r) => (runner = r));
+running = run({ pgPool, events, taskList, pollInterval: 3600e3, concurrency: 1, logger });

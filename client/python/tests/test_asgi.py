@@ -253,8 +253,7 @@ class Streams(unittest.TestCase):
 
     def test_heartbeats(self) -> None:
         b = self.browser("beating")
-        self.assertIsNone(b.event(1.5))
-        self.assertGreaterEqual(b.comments, 2)
+        self.assertTrue(eventually(lambda: self.assertIsNone(b.event(0.5)) or b.comments >= 2))
 
     def test_a_slow_browser(self) -> None:
         """D3: a browser that does not read is dropped, and nobody else notices."""

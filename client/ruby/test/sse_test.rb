@@ -138,8 +138,7 @@ class SSETest < Minitest::Test
 
   def test_heartbeats
     b = browser('beating')
-    assert_nil(b.event(1.5))
-    assert_operator(b.comments, :>=, 2)
+    assert(eventually { assert_nil(b.event(0.5)) && b.comments >= 2 })
   end
 
   # D3: a browser that does not read is dropped, and nobody else notices.
@@ -228,10 +227,13 @@ class SSETest < Minitest::Test
     skip('one process alone') if WORKERS == 1
     own = Server.new(KIND, host.options)
     all = browsers(12, on: own)
-    Process.kill(:KILL, own.workers.first)
+    # Which process takes a connection is the kernel's choice: more of them, until each has one.
+    streaming = -> { in_hub.map { |c| c['pid'] } & own.workers }
+    all << browser(on: own) until streaming.call.size == WORKERS || all.size == 100
+    Process.kill(:KILL, streaming.call.first)
     host.notify(@channel, 'x')
     ended = all.select { |b| b.event == :end }
-    assert_operator(ended.size, :<, 12)
+    assert_includes(1...all.size, ended.size)
     assert(eventually { own.answers? })
     b = browser(on: own)
     host.notify(@channel, 'z')
