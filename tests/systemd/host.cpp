@@ -88,6 +88,10 @@ bool instance::healthy() const {
   return eventually(10s, [&] { return status_text().starts_with("healthy"); });
 }
 
+bool instance::logs(const std::string& words) const {
+  return eventually(10s, [&] { return journal(unit()).find(words) != std::string::npos; });
+}
+
 raw_worker instance::connect() const {
   raw_worker worker(socket());
   worker.hello("systemd test");

@@ -54,6 +54,8 @@ class instance {
   int pid() const { return main_pid(unit()); }
   /// Within a few seconds a worker is told that the hub is healthy.
   bool healthy() const;
+  /// Its journal has these words, by now or soon: what is seen of the hub may be ahead of what it says.
+  bool logs(const std::string& words) const;
   /// A v1 worker.
   raw_worker connect() const;
 

@@ -130,6 +130,7 @@ TEST_CASE("systemd: the unit's memory limits are above what the settings allow, 
   hub.settings(settings_for(database) + "outbox_total_max_bytes = \"4GiB\"\n");
   command_ok({"systemctl", "restart", hub.unit()});
   CHECK(hub.healthy());
+  CHECK(hub.logs("memory is limited to"));
   CHECK_THAT(journal(hub.unit(), {"--priority", "warning"}),
              Catch::Contains("memory is limited to 2850 MiB") && Catch::Contains("raise MemoryHigh="));
 }

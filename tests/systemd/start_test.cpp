@@ -55,7 +55,7 @@ TEST_CASE("systemd: doctor --bundle has the unit's state and journal") {
                      "database = \"" + cluster::shared().conninfo(database) + " password=Se-cret\"\n");
   hub.start();
   REQUIRE(hub.healthy());
-  command_ok({"journalctl", "--sync"});
+  REQUIRE(hub.logs("upstream connected"));
   command({"pgwaked", "doctor", "--config", hub.etc(".toml"), "--bundle", "/tmp/bundled.tar"});
   command_ok({"tar", "xf", "/tmp/bundled.tar", "-C", "/tmp"});
   CHECK_THAT(read_file("/tmp/pgwaked-bundle/unit.txt"), Catch::Contains("state active (running)"));
