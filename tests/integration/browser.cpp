@@ -161,7 +161,7 @@ std::string browser::evaluate(const std::string& expression) {
 }
 
 bool browser::eventually(const std::string& condition, milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   while (evaluate(condition) != "true") {
     if (clock::now() > deadline) return false;
     std::this_thread::sleep_for(50ms);

@@ -171,7 +171,7 @@ TEST_CASE(
   client_rig r;
   auto w = r.client();
   REQUIRE(w.client().subscribe("c", 10s));
-  w.take();
+  REQUIRE(w.await_source(source::hub));
   const int fd = w.client().wake_socket();
   CHECK_FALSE(readable(fd, 50ms));
   for (int round = 0; round < 20; ++round) {

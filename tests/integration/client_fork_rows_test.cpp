@@ -107,8 +107,9 @@ TEST_CASE(
                      << forks.longest.count() << " ms, all " << forks.all.count()
                      << " ms, without the library " << plain.all.count() << " ms");
       CHECK(forks.bad == 0);
-      CHECK(forks.longest < 1s);  // one that gives up waiting takes 2 s
-      CHECK(forks.all < in_a_row * 10ms + 4 * plain.all);
+      CHECK(forks.longest <
+            std::min(at_load(1s), milliseconds(1'900)));  // one that gives up waiting takes 2 s
+      CHECK(forks.all < at_load(in_a_row * 10ms) + 4 * plain.all);
     }
   }
   CHECK(w.client().state().hub_connects == 1);
@@ -147,6 +148,6 @@ TEST_CASE("C8: forks in a row while the own connection cannot be made wait for i
   witness w(r.hub().socket(), proxy.conninfo(r.host().database()), r.values({{"connect_timeout", "30s"}}));
   static_cast<void>(w.client().subscribe("c", 100ms));
   const auto forks = fork_in_a_row(nullptr, -1);
-  CHECK(forks.longest < 1s);
-  CHECK(forks.all < in_a_row * 25ms);  // 50 ms each if each waited
+  CHECK(forks.longest < at_load(1s));
+  CHECK(forks.all < at_load(in_a_row * 25ms));  // 50 ms each if each waited
 }

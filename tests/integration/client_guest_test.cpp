@@ -11,6 +11,7 @@
 #include <csignal>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "integration/client_exits.hpp"
 #include "integration/client_rig.hpp"
@@ -63,10 +64,12 @@ TEST_CASE(
     }
   });
   std::size_t most = 0;
+  std::size_t before_that = 0;  // a thread that has ended may stand in /proc for a moment
   for (int i = 0; i < 4; ++i) {
     r.hub().kill();
     REQUIRE(eventually(10s, [&] {
-      most = std::max(most, entries("/proc/self/task").size());
+      const auto now = entries("/proc/self/task").size();
+      most = std::max(most, std::min(now, std::exchange(before_that, now)));
       return w.client().state().source == PGWAKE_SOURCE_OWN;
     }));
     r.hub().start();
@@ -103,7 +106,7 @@ TEST_CASE("C9: opened and closed ten thousand times without a leak") {
   const auto descriptors = entries("/proc/self/fd").size();
   const auto memory = resident_kib();
   for (int i = 0; i < 10'000; ++i) once({});
-  CHECK(entries("/proc/self/task").size() == threads);
+  CHECK(eventually(5s, [&] { return entries("/proc/self/task").size() <= threads; }));
   CHECK(entries("/proc/self/fd").size() == descriptors);
   if (!sanitized) CHECK(resident_kib() - memory < 2'048);
   // And some that come as far as an own connection.

@@ -69,11 +69,13 @@ bool witness::await_gap(std::string_view channel, milliseconds patience) {
 }
 
 bool witness::await_source(source s, milliseconds patience) {
-  return eventually(patience, [&] {
+  const bool there = eventually(patience, [&] {
     take();
     const auto now = client_.state();
     return now.source == static_cast<int>(s) && now.healthy != 0 && now.handing_over == 0;
   });
+  take();  // what came with the change, between the last look at the events and that at the state
+  return there;
 }
 
 void witness::take(milliseconds duration) {

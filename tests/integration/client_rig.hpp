@@ -46,7 +46,7 @@ class witness {
   bool await_wake(std::string_view channel, const std::optional<std::string>& payload = std::nullopt,
                   milliseconds patience = 10s);
   bool await_gap(std::string_view channel, milliseconds patience = 10s);
-  /// Until the client says that this side serves it, and well.
+  /// Until the client says that this side serves it, and well; takes the events that came with it.
   bool await_source(source s, milliseconds patience = 15s);
   /// All that waits, and what comes within `duration`.
   void take(milliseconds duration = milliseconds(0));

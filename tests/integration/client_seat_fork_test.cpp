@@ -255,7 +255,7 @@ TEST_CASE("C8 C9 C10: all at once, and shut down in the midst of it: every call 
             reading.join();
             asking.join();
             forking.stop();
-          }) < 5s);
+          }) < at_load(5s));
     CHECK(time_of([&] { w.reset(); }) < at_load(2s));
     CHECK(wrong == 0);
     for (const auto& f : books.faults()) FAIL_CHECK(f);

@@ -121,7 +121,7 @@ TEST_CASE("C10: whoever reads, and whenever: each event is there at once, and wh
   background asking([&](const auto& stop) {
     std::mt19937 random(3);
     while (!stop) {
-      if (time_of([&] { CHECK(s.w.client().subscribe("other", 10s)); }) > 1s) ++late;
+      if (time_of([&] { CHECK(s.w.client().subscribe("other", 10s)); }) > at_load(1s)) ++late;
       s.w.client().unsubscribe("other");
       static_cast<void>(s.w.client().state());
       ::usleep(random() % 12'000);
@@ -134,7 +134,7 @@ TEST_CASE("C10: whoever reads, and whenever: each event is there at once, and wh
     ::usleep(random() % 8'000);
     to.notify("c", std::to_string(n));
     const auto took = time_of([&] { REQUIRE(eventually(10s, [&] { return last == n; })); });
-    if (took > 1s) ++slow;
+    if (took > at_load(1s)) ++slow;
   }
   asking.stop();
   done = true;
@@ -215,7 +215,7 @@ TEST_CASE("C10: hub and server are read while the program computes") {
   for (int i = 1; i <= 20; ++i) {
     next_of(s.raw, i % 3 == 0 ? 1 : 20);
     s.r.notify("c", std::to_string(i));
-    CHECK(eventually(1s, [&] { return s.w.client().state().waiting > 0; }));
+    CHECK(eventually(5s, [&] { return s.w.client().state().waiting > 0; }));
     s.w.take();
   }
   CHECK(s.w.count([](const seen& e) { return e.payload.has_value(); }) + s.w.gaps() <= 20);

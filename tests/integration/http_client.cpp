@@ -71,7 +71,7 @@ bool http_connection::more(std::string& into, clock::time_point deadline) {
 }
 
 http_answer http_connection::receive(milliseconds patience) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = deadline_in(patience);
   std::string all;
   while (more(all, deadline)) {
   }

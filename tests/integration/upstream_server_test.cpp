@@ -142,7 +142,7 @@ TEST_CASE("U3, case 35: settings of role and database that end idle sessions are
 TEST_CASE("U3, U4, case 40: a commit that waits for a synchronous standby is no sign of death") {
   cluster pg;
   hub_daemon hub(
-      {.database = pg.conninfo(), .arguments = {"--probe-interval", "300ms", "--probe-timeout", "500ms"}});
+      {.database = pg.conninfo(), .arguments = {"--probe-interval", "300ms", "--probe-timeout", "1s"}});
   auto worker = hub.connect_v1();
   worker.subscribe("c");
   pg.exec("CREATE TABLE work(n int)");
@@ -155,7 +155,7 @@ TEST_CASE("U3, U4, case 40: a commit that waits for a synchronous standby is no 
                      5s);
   CHECK(worker.drain(2500ms).empty());
   CHECK(pg.backend_pids() == backend);
-  CHECK(hub.await_health(true, 1s));
+  CHECK(hub.await_health(true, 3s));
   // A new session is accepted as well, though its own NOTIFY cannot commit meanwhile.
   hub_daemon second({.database = pg.conninfo(), .until = readiness::accepting});
   CHECK(second.await_health(true, 15s));
@@ -177,7 +177,7 @@ TEST_CASE("U5, case 17: a changed password is found in the passfile at the next 
   worker.subscribe("c");
   pg.exec("ALTER ROLE app PASSWORD 'second'");
   pg.terminate_all();
-  worker.await_health(false, 2s);
+  worker.await_health(false, 5s);
   std::this_thread::sleep_for(300ms);
   write_file(passfile, "127.0.0.1:*:*:app:second\n", 0600);
   CHECK(worker.expect("wake", "c", 10s).gap() == "reconnect");
@@ -217,7 +217,7 @@ TEST_CASE("U2, case 16: a name is resolved at each attempt") {
   // 127.0.0.2 is where nobody listens: the hub is down as long as the name points there.
   write_file(directory / "hosts", "127.0.0.1 localhost\n127.0.0.2 database.test\n");
   proxy.reset_all();
-  worker.await_health(false, 2s);
+  worker.await_health(false, 5s);
   CHECK_FALSE(hub.await_health(true, 1s));
   write_file(directory / "hosts", "127.0.0.1 localhost\n127.0.0.1 database.test\n");
   CHECK(worker.expect("wake", "c", 10s).gap() == "reconnect");

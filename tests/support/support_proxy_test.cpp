@@ -18,7 +18,7 @@ TEST_CASE("support: the proxy relays, counts, and sees queries") {
   CHECK(proxy.queries().at(0) == "SELECT 1");
   { const connection second(proxy.conninfo()); }
   CHECK(proxy.accepted() == 2);
-  REQUIRE_EVENTUALLY(proxy.open() == 1, 2s);
+  REQUIRE_EVENTUALLY(proxy.open() == 1, 10s);
 }
 
 TEST_CASE("support: the proxy answers a LISTEN with an error, once") {
@@ -51,7 +51,7 @@ TEST_CASE("support: the proxy swallows statements and notifications") {
   CHECK(through.value("SELECT repeat('A', 1000000)").size() == 1000000);
   proxy.deafen(false);
   db.notify("a", "heard");
-  CHECK(through.next_notification(2s)->payload == "heard");
+  CHECK(through.next_notification(10s)->payload == "heard");
 }
 
 TEST_CASE("support: the proxy holds queries and answers back, while notifications flow past a held query") {
@@ -59,16 +59,19 @@ TEST_CASE("support: the proxy holds queries and answers back, while notification
   fault_proxy proxy(db);
   connection through(proxy.conninfo());
   through.exec("LISTEN c");
-  proxy.hold_query("SELECT 'held'", 400ms);
+  const auto held = at_load(1s);
+  proxy.hold_query("SELECT 'held'", held);
+  const auto begun = clock::now();
   through.send("SELECT 'held'");
   db.notify("c", "past");
-  const auto waited = time_of([&] { REQUIRE(through.next_notification(350ms).has_value()); });
-  CHECK(waited < 300ms);
-  CHECK(time_of([&] { through.exec("SELECT 2"); }) > 100ms);
+  REQUIRE(through.next_notification(held).has_value());
+  CHECK(clock::now() - begun < held);
+  through.exec("SELECT 2");
+  CHECK(clock::now() - begun >= held);
 
-  proxy.hold_answer("SELECT 'answer'", 300ms);
-  CHECK(time_of([&] { through.exec("SELECT 'answer'"); }) >= 290ms);
-  CHECK(time_of([&] { through.exec("SELECT 'answer'"); }) < 200ms);
+  proxy.hold_answer("SELECT 'answer'", held);
+  CHECK(time_of([&] { through.exec("SELECT 'answer'"); }) >= held - 10ms);
+  CHECK(time_of([&] { through.exec("SELECT 'answer'"); }) < held);
   proxy.delay(50ms);
   CHECK(time_of([&] { through.exec("SELECT 3"); }) >= 95ms);
 }
@@ -83,11 +86,11 @@ TEST_CASE("support: the proxy's black hole loses nothing and says nothing") {
   CHECK_FALSE(through.next_notification(200ms).has_value());
   CHECK(through.usable());
   proxy.end_black_hole();
-  CHECK(through.next_notification(2s).has_value());
+  CHECK(through.next_notification(10s).has_value());
 
   proxy.black_hole(direction::to_server);
   db.notify("c", "flows");
-  CHECK(through.next_notification(2s).has_value());
+  CHECK(through.next_notification(10s).has_value());
   proxy.end_black_hole();
 }
 
