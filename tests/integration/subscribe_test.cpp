@@ -11,11 +11,11 @@ using namespace pgwake::test;
 TEST_CASE("S1: a sub is acked only after the server's answer, and before what was read behind it") {
   rig r({.through_proxy = true});
   auto worker = r.worker();
-  r.proxy().hold_answer("LISTEN \"c\"", at_load(1s));
+  r.proxy().hold_answer("LISTEN \"c\"", 2s);
   worker.sub("c");
   CHECK(worker.drain(400ms).empty());
   r.notify("c", "while the answer is held");
-  worker.expect("ack", "c");
+  worker.expect("ack", "c", 10s);
   worker.expect_wake("c", "while the answer is held");
   r.notify("c");
   worker.expect_wake("c");
@@ -52,12 +52,12 @@ TEST_CASE("S2: a sub joins the LISTEN in flight; one to an active channel is ack
   auto a = r.worker();
   auto b = r.worker();
   r.proxy().forget_queries();
-  r.proxy().hold_query("LISTEN \"c\"", at_load(1s));
+  r.proxy().hold_query("LISTEN \"c\"", 2s);
   a.sub("c");
   CHECK(a.drain(100ms).empty());
   b.sub("c");
   CHECK(b.drain(100ms).empty());
-  a.expect("ack", "c");
+  a.expect("ack", "c", 10s);
   b.expect("ack", "c");
   CHECK(r.queries("LISTEN").size() == 1);
 

@@ -59,7 +59,7 @@ TEST_CASE("support: the proxy holds queries and answers back, while notification
   fault_proxy proxy(db);
   connection through(proxy.conninfo());
   through.exec("LISTEN c");
-  const auto held = at_load(1s);
+  const auto held = 2s;
   proxy.hold_query("SELECT 'held'", held);
   const auto begun = clock::now();
   through.send("SELECT 'held'");
