@@ -152,7 +152,7 @@ class SSEEndTest < Minitest::Test
                                                max_browsers: 9, reconnect: 2)
     fanout = Pgwake::SSEFanout.for(settings, { socket: '/nonexistent/s', policy: :poll })
     stream = fanout.enter(['c'], 10)
-    stream.put("#{'x' * 900_000}end", 0)
+    stream.put("#{'x' * 900_000}end\n", 0)
     fanout.attach(stream, UNIXSocket.for_fd(3))
   RUBY
 
@@ -160,7 +160,7 @@ class SSEEndTest < Minitest::Test
     here, there = UNIXSocket.pair
     child = Process.spawn(RbConfig.ruby, *$LOAD_PATH.map { |path| "-I#{path}" }, '-e', CODE, 3 => there)
     there.close
-    assert(here.read.end_with?('end'), 'the response has ended before its time')
+    assert(here.read.end_with?("end\nevent: shutdown\ndata: {}\n\n"), 'the response has ended before its time')
     assert_predicate(Process.wait2(child)[1], :success?)
     here.close
   end

@@ -77,7 +77,7 @@ end
 
 # A plain HTTP client of an event stream.
 class Browser
-  attr_reader :status, :headers, :comments, :retry_after
+  attr_reader :status, :headers, :comments, :retry_after, :last_id
 
   def initialize(port, path, channels = [], method: 'GET', receive: nil)
     @socket = Socket.new(:INET, :STREAM)
@@ -92,6 +92,11 @@ class Browser
     @headers = head.scan(/^([^:\r\n]+): (.*)\r$/).to_h.transform_keys(&:downcase)
   end
 
+  # It was told that the server ends.
+  def warned?
+    @warned
+  end
+
   # @return [Array, Symbol, nil] name and data; :end; nil: nothing came
   def event(patience = 20)
     limit = now + patience
@@ -101,8 +106,10 @@ class Browser
       case text
       when /\A:/ then @comments += 1
       when /\Aretry: (\d+)/ then @retry_after = Regexp.last_match(1).to_i
+      when /\Aevent: shutdown/ then @warned = true
       else
-        name, data = text.match(/\Aevent: (\w+)\ndata: (.*)\n\n\z/m).captures
+        id, name, data = text.match(/\A(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n\n\z/m).captures
+        @last_id = id if id
         return [name, JSON.parse(data)]
       end
     end

@@ -213,7 +213,7 @@ class SSETest < Minitest::Test
     all.each { |b| assert_equal(wake('last'), b.event) }
     took = seconds do
       own.signal(:TERM)
-      all.each { |b| assert_equal(:end, b.event) }
+      all.each { |b| assert_equal([:end, true], [b.event, b.warned?]) }
       assert(own.wait, own.log)
     end
     assert_operator(took, :<, 28) # a server that gives up waiting takes 30

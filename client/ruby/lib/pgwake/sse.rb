@@ -31,17 +31,18 @@ module Pgwake
     # @param reconnect [Numeric] about so many seconds a browser waits before it comes again
     # @param subscribe_timeout [Numeric] seconds; then 503
     # @param max_browsers [Integer] of a process; then 503
+    # @param rows [#newest, #after, nil] reads the rows that the channels' wakes announce: see client/ruby/README.md
     # @param logger [#warn, nil] nil: standard error
     # @param options those of {Listener#initialize}
     def initialize(*channels, heartbeat: 15, write_timeout: 30, max_unsent: 1 << 20, linger: 30, reconnect: 2,
-                   subscribe_timeout: 10, max_browsers: 10_000, logger: nil, **options, &choose)
+                   subscribe_timeout: 10, max_browsers: 10_000, rows: nil, logger: nil, **options, &choose)
       raise ArgumentError, 'name channels, or give a block that does' if channels.empty? == choose.nil?
 
       @channels = channels
       @choose = choose
       @timeout = subscribe_timeout
       @settings = SSEFanout::Settings.new(heartbeat:, write_timeout:, max_unsent:, linger:, max_browsers:, reconnect:,
-                                          logger:).freeze
+                                          logger:, rows:).freeze
       @options = { name: 'sse', **options }.freeze
     end
 
@@ -52,7 +53,7 @@ module Pgwake
       channels = chosen(env)
       return refuse(403, 'no channel is yours') if channels.empty?
 
-      stream(channels)
+      stream(channels, positions(env, channels))
     rescue Refused => e
       refuse(STATUS[e.code], e.message)
     rescue Invalid => e
@@ -71,9 +72,21 @@ module Pgwake
       channels.map { |channel| Listener.key_of(channel) }.uniq
     end
 
-    def stream(channels)
+    # Of the last event that the browser has; nil: it has none, or what it says is none of ours. A page that was loaded anew
+    # cannot set the header.
+    def positions(env, channels)
+      return unless @settings.rows
+
+      said = env['HTTP_LAST_EVENT_ID'] || env['QUERY_STRING'].to_s[/(?:\A|&)last_event_id=([^&]*)/, 1].to_s.gsub(/%2c/i, ',')
+      return unless said.b.match?(/\A\d{1,19}(,\d{1,19})*\z/)
+
+      numbers = said.split(',').map(&:to_i)
+      numbers if numbers.size == channels.size && numbers.all? { |number| number < 1 << 63 }
+    end
+
+    def stream(channels, positions)
       fanout = SSEFanout.for(@settings, @options)
-      stream = fanout.enter(channels, @timeout)
+      stream = fanout.enter(channels, @timeout, positions)
       [200, { **HEADERS, 'rack.hijack' => ->(io) { begin_stream(fanout, stream, io) } }, EMPTY]
     end
 

@@ -2,6 +2,7 @@
 
 require 'json'
 require 'pgwake'
+require 'pgwake/sse_rows'
 require 'pgwake/sse_stream'
 
 module Pgwake
@@ -10,14 +11,15 @@ module Pgwake
   # @api private
   class SSEFanout
     Settings = Struct.new(:heartbeat, :write_timeout, :max_unsent, :linger, :max_browsers, :reconnect, :logger,
-                          keyword_init: true)
+                          :rows, keyword_init: true)
     MOST_AT_ONCE = 1000
     HEARTBEAT = ":\n\n"
+    SHUTDOWN = "event: shutdown\ndata: {}\n\n"
     # At most, between two looks at who stalls and what is idle.
     TICK = 1
     # For what still waits when the server stops.
     PATIENCE_AT_END = 1
-    private_constant :MOST_AT_ONCE, :HEARTBEAT, :TICK, :PATIENCE_AT_END
+    private_constant :MOST_AT_ONCE, :HEARTBEAT, :SHUTDOWN, :TICK, :PATIENCE_AT_END
 
     # More browsers than there may be.
     class Full < Error; end
@@ -77,6 +79,9 @@ module Pgwake
       @tick = [TICK, settings.heartbeat / 2.0].min
       @looked = now
       @ended = false
+      if settings.rows
+        @rows = SSERows.new(settings.rows, @lock, @streams, put: method(:put_row), flush: method(:nudge), log: method(:log))
+      end
       @thread = Thread.new { run }
       @thread.name = 'pgwake sse'
     end
@@ -85,12 +90,15 @@ module Pgwake
       @ended
     end
 
-    # Returns once every notification committed from now on will reach the stream.
+    # Returns once every notification committed from now on will reach the stream, and every row after its positions.
+    # @param positions [Array<Integer>, nil] of the last row of each channel that the browser has
     # @raise [Refused, TimeoutError, Closed, Full]
-    def enter(channels, timeout)
-      stream = register(channels)
+    def enter(channels, timeout, positions = nil)
+      till = now + timeout
+      stream = register(channels, positions)
       missing = channels - @listener.channels
       @listener.subscribe(*missing, timeout: timeout) unless missing.empty?
+      @rows&.place(stream, till - now)
       stream
     rescue StandardError
       @lock.synchronize { leave(stream) } if stream
@@ -136,12 +144,12 @@ module Pgwake
       nil # it has ended
     end
 
-    def register(channels)
+    def register(channels, positions)
       @lock.synchronize do
         raise Closed, 'the server stops' if @ended || @closing
         raise Full, "#{@streams.size} browsers are here already" if @streams.size >= @settings.max_browsers
 
-        stream = SSEStream.new(channels, @settings.max_unsent, now)
+        stream = SSEStream.new(channels, @settings.max_unsent, now, positions)
         # Browsers that lost one server at the same moment come back one after another.
         stream.put("retry: #{(@settings.reconnect * rand(500..1500)).round}\n\n", now)
         @streams[stream] = true
@@ -175,6 +183,7 @@ module Pgwake
     ensure
       @lock.synchronize do
         @ended = true
+        @rows&.close
         @streams.each_key(&:close)
         @streams.clear
       end
@@ -191,6 +200,7 @@ module Pgwake
         @streams.each_key do |stream|
           leave(stream) if (readable[stream.io] && !stream.listen) || !stream.flush(now)
         end
+        @rows&.look_again if @streams.any? { |stream, _| !stream.behind.empty? && stream.takes_rows? }
       end
     end
 
@@ -216,6 +226,9 @@ module Pgwake
       case event.kind
       when :wake
         streams = @members[event.channel] or return
+        streams.each_key { |stream| @rows.fall_behind(stream, event.channel) } if @rows && event.payload.nil?
+        return if @rows && event.payload.nil? && event.gap.nil?
+
         text, key = written(event)
         streams.each_key { |stream| put(stream, text, key) }
       when :refused
@@ -229,6 +242,17 @@ module Pgwake
 
       log("pgwake: sse: a browser that does not read is dropped (#{stream.channels.first(3).join(', ')})")
       leave(stream)
+    end
+
+    # For SSERows. A stream that has no room keeps its position, and is served once it has.
+    # @return [Boolean] false: there is no room
+    def put_row(stream, channel, id, text)
+      done = stream.put_row(channel, id, text, now)
+      unless done || stream.unsent?
+        log("pgwake: sse: row #{id} of #{channel} is longer than max_unsent: the browser is dropped")
+        leave(stream)
+      end
+      done
     end
 
     # @return [Array(String, Object)] the message, and what makes another one of its kind needless while it waits
@@ -265,6 +289,7 @@ module Pgwake
 
     def finish
       till = now + PATIENCE_AT_END
+      @streams.each_key { |stream| stream.put(SHUTDOWN, now) }
       loop do
         @streams.each_key { |stream| leave(stream) unless stream.flush(now) && stream.io && stream.unsent? }
         break if @streams.empty? || now >= till

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require 'json'
+
 module Pgwake
   # One browser: what it has not been sent yet, and the socket once there is one. Its owner locks.
   # @api private
@@ -8,10 +10,20 @@ module Pgwake
     attr_reader :channels
     # @return [IO, nil]
     attr_reader :io
+    # @return [Hash{String => Integer, nil}] the last row of each channel that was put in; nil: not known yet
+    attr_reader :positions
+    # @return [Hash{String => true}] channels whose rows must be read
+    attr_reader :behind
+    # @return [Symbol, nil] `:asks`: its positions are wanted; `:takes`: rows may be put in
+    attr_accessor :stage
 
     # @param most [Integer] bytes that may wait
-    def initialize(channels, most, now)
+    # @param positions [Array<Integer>, nil] of the last row of each channel that the browser has
+    def initialize(channels, most, now, positions = nil)
       @channels = channels
+      @positions = channels.zip(positions || []).to_h
+      @behind = {}
+      @stage = nil
       @most = most
       @since = now # of a step forward, or of its beginning
       @unsent = +''
@@ -47,6 +59,37 @@ module Pgwake
       @put += text.bytesize
       @wakes[key] = @put if key
       true
+    end
+
+    # Only while little waits: the rest is for wakes, so that who catches up is not taken for one that does not read.
+    def takes_rows?
+      @stage == :takes && @unsent.bytesize <= @most / 2
+    end
+
+    def placed?
+      @positions.none? { |_, at| at.nil? }
+    end
+
+    def begin_rows(now)
+      @stage = :takes
+      put("id: #{event_id}\nevent: start\ndata: #{JSON.generate({ id: event_id })}\n\n", now)
+    end
+
+    # @return [String] what a browser sends as Last-Event-ID
+    def event_id
+      @positions.values.join(',')
+    end
+
+    # @return [Boolean] false: too much waits
+    def put_row(channel, id, text, now)
+      return false unless takes_rows?
+
+      before = @positions[channel]
+      @positions[channel] = id
+      return true if put("id: #{event_id}\n#{text}", now)
+
+      @positions[channel] = before
+      false
     end
 
     # Sends what the socket takes.
