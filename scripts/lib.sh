@@ -82,11 +82,12 @@ step() {
     ruby ruby-minitest ruby-pg python3-psycopg python3-psycopg2 python3-asyncpg
     nodejs libnode-dev node-pg)
   packages_jobs=("${packages_demo[@]}" python3 python3-psycopg)
+  packages_sse_puma=("${packages_demo[@]}" python3 curl puma ruby ruby-pg)
   packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
   packages_bench_bindings=("${packages_demo[@]}" python3 python3-psycopg python3-psycopg2 python3-asyncpg ruby ruby-pg
     nodejs libnode-dev node-pg)
   packages_all=("${packages_test[@]}" clang-format-14 shellcheck procps systemd dpkg-dev file lintian debootstrap
-    prometheus python3-prometheus-client python3-yaml chromium flake8 mypy fonts-dejavu-core libfaketime pgpool2 haproxy npm spin
+    curl prometheus python3-prometheus-client python3-yaml chromium flake8 mypy fonts-dejavu-core libfaketime pgpool2 haproxy npm spin
     rubocop puma ruby-actioncable ruby-activerecord python3-django-channels uvicorn gunicorn python3-hypercorn
     gcc-aarch64-linux-gnu libc6-dev-arm64-cross
     python3-aiopg python3-async-timeout python3-psycopg-pool python3-sqlalchemy python3-pygresql
@@ -120,7 +121,7 @@ explain_packages() {
     "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
 }
 
-# need_packages build|demo|jobs|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
+# need_packages build|demo|jobs|sse_puma|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
 need_packages() {
   local -n wanted=packages_$1
   command -v dpkg-query >/dev/null ||

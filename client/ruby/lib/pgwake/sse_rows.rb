@@ -8,7 +8,8 @@ module Pgwake
   # by one read from the position of the rearmost; where that one has much to catch up with, the others do not wait for it.
   # @api private
   class SSERows
-    AT_ONCE = 500
+    # Rows of one read; those for which a browser has no room are read again.
+    AT_ONCE = 100
     # Seconds until what failed is tried again.
     PAUSE = 0.5
     private_constant :AT_ONCE, :PAUSE

@@ -1,0 +1,8 @@
+# frozen_string_literal: true
+
+# A cluster whose workers load the application each for itself: SIGUSR1 replaces them one after another (a phased restart).
+workers Integer(ENV.fetch('WORKERS', 4))
+threads 1, 5
+environment 'production'
+rackup File.join(__dir__, 'config.ru')
+bind ENV.fetch('BIND', 'tcp://127.0.0.1:9292')
