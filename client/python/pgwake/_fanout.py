@@ -9,16 +9,18 @@ import os
 import random
 from collections import deque
 from dataclasses import dataclass
-from typing import Hashable, Iterable
+from typing import Hashable, Iterable, Sequence
 
 from ._core import Value, name_of
 from ._errors import Closed, Error
 from ._events import Event
+from ._rows import Rows, RowSource
 from .aio import Listener
 
 _log = logging.getLogger("pgwake.sse")
 
 HEARTBEAT = b":\n\n"
+SHUTDOWN = b"event: shutdown\ndata: {}\n\n"
 _MOST_AT_ONCE = 64 * 1024
 _MOST_IN_A_ROW = 16 * 1024
 _LEAST_OF_AN_EVENT = 64
@@ -40,13 +42,27 @@ class Settings:
     linger: float
     reconnect: float
     max_browsers: int
+    rows: RowSource | None = None
 
 
 class Stream:
     """One browser: what it has not been sent yet."""
 
-    def __init__(self, channels: tuple[str, ...], most: int) -> None:
+    def __init__(self, channels: tuple[str, ...], most: int, positions: Sequence[int] | None = None) -> None:
         self.channels = channels
+        self.positions: dict[str, int | None] = dict.fromkeys(channels)
+        """The last row of each channel that was put in; None: not known yet."""
+        self.behind: set[str] = set()
+        """Channels whose rows must be read."""
+        self.asks = False
+        """Its positions are wanted."""
+        self.placed = asyncio.Event()
+        """They are known, or it has ended."""
+        if positions:
+            self.positions.update(zip(channels, positions))
+            self.placed.set()
+        self._takes = False
+        self.rows: Rows | None = None
         self._most = most
         self._waiting: deque[tuple[bytes, Hashable]] = deque()
         self._keys: set[Hashable] = set()
@@ -56,11 +72,12 @@ class Stream:
         self.ended = False
         """Nothing more comes."""
 
-    def put(self, text: bytes, key: Hashable = None) -> bool:
-        """False: too much waits. A message with the same key that waits makes this one needless."""
+    def put(self, text: bytes, key: Hashable = None, alone: bool = False) -> bool:
+        """False: too much waits. A message with the same key that waits makes this one needless. ``alone``: where
+        nothing waits, it may be of any length."""
         if key is not None and key in self._keys:
             return True
-        if self._unsent + len(text) > self._most:
+        if self._unsent + len(text) > self._most and not (alone and self._unsent == 0):
             return False
         self._waiting.append((text, key))
         self._unsent += len(text)
@@ -69,8 +86,42 @@ class Stream:
         self._changed.set()
         return True
 
+    def place(self, channel: str, newest: int) -> None:
+        self.positions[channel] = newest
+        if None not in self.positions.values():
+            self.placed.set()
+
+    def begin_rows(self) -> None:
+        self._takes = True
+        name = self._event_id
+        self.put(f'id: {name}\nevent: start\ndata: {{"id": "{name}"}}\n\n'.encode())
+
+    @property
+    def takes_rows(self) -> bool:
+        """Only while little waits: the rest is for wakes, so that who catches up is not dropped."""
+        return self._takes and self._unsent * 2 <= self._most
+
+    def put_row(self, channel: str, number: int, text: bytes) -> bool:
+        """False: too much waits."""
+        if not self.takes_rows:
+            return False
+        before = self.positions[channel]
+        self.positions[channel] = number
+        # One that is longer than may wait is sent alone.
+        whole = f"id: {self._event_id}\n".encode() + text
+        if not self.put(whole, alone=True):
+            self.positions[channel] = before
+            return False
+        return True
+
+    @property
+    def _event_id(self) -> str:
+        """What a browser sends as Last-Event-ID."""
+        return ",".join(map(str, self.positions.values()))
+
     def end(self) -> None:
         self.ended = True
+        self.placed.set()
         self._changed.set()
 
     def give_up(self) -> None:
@@ -91,6 +142,8 @@ class Stream:
     def sent(self, count: int) -> None:
         """What take() gave is no longer held by anybody."""
         self._unsent -= count
+        if self.behind and self.rows is not None:
+            self.rows.look_again()
 
     async def take(self, patience: float) -> bytes:
         """What waits, or a heartbeat after so long; nothing: it has ended."""
@@ -119,11 +172,15 @@ class Fanout:
         self._streams: set[Stream] = set()
         self._members: dict[str, set[Stream]] = {}
         self._idle: dict[str, float] = {}  # channel => since when nobody wants it
-        self._tasks = [asyncio.ensure_future(job) for job in (self._read(), self._look_after())]
+        self._rows = None if settings.rows is None else Rows(settings.rows, self._streams)
+        jobs = [self._read(), self._look_after()] + ([] if self._rows is None else [self._rows.run()])
+        self._tasks = [asyncio.ensure_future(job) for job in jobs]
         self.ended = False
 
-    async def enter(self, channels: Iterable[str], timeout: float) -> Stream:
-        """Returns once every notification committed from now on will reach the stream."""
+    async def enter(self, channels: Iterable[str], timeout: float, positions: Sequence[int] | None = None) -> Stream:
+        """Returns once every notification committed from now on will reach the stream, and every row after the
+        positions, which are those of the last row of each channel that the browser has."""
+        until = self._loop.time() + timeout
         if self.ended:
             raise Closed("the server stops")
         if len(self._streams) >= self._settings.max_browsers:
@@ -131,7 +188,8 @@ class Fanout:
         channels = tuple(channels)
         for channel in channels:
             name_of(channel)  # raises before anybody waits for it
-        stream = Stream(channels, self._settings.max_unsent)
+        stream = Stream(channels, self._settings.max_unsent, positions)
+        stream.rows = self._rows
         # Browsers that lost one server at the same moment come back one after another.
         stream.put(b"retry: %d\n\n" % (self._settings.reconnect * random.uniform(500, 1500)))
         self._streams.add(stream)
@@ -142,6 +200,8 @@ class Fanout:
             missing = [c for c in stream.channels if c not in self._listener._core.channels]
             if missing:
                 await self._listener.subscribe(*missing, timeout=timeout)
+            if self._rows is not None:
+                await self._rows.place(stream, until - self._loop.time())
         except BaseException:
             self.leave(stream)
             raise
@@ -165,6 +225,7 @@ class Fanout:
             return
         self.ended = True
         for stream in list(self._streams):
+            stream.put(SHUTDOWN)
             self.leave(stream)
         self._listener.close()
         if not self._loop.is_closed():
@@ -201,6 +262,11 @@ class Fanout:
         streams = self._members.get(e.channel)
         if not streams:
             return 0
+        if self._rows is not None and e.data is None:
+            for stream in streams:
+                self._rows.fall_behind(stream, [e.channel])
+            if not e.gap:
+                return 0
         name = "resync" if e.gap else "wake"
         data = {"channel": e.channel.encode("utf-8", "replace").decode()}
         if e.gap:

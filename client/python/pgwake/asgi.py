@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import re
 import signal
 import threading
 import weakref
@@ -21,6 +22,7 @@ from typing import Any, Awaitable, Callable, Dict, Iterable, List, MutableMappin
 from ._core import Value
 from ._errors import Closed, Invalid, Refused, TimeoutError
 from ._fanout import Fanout, Full, Settings, Stream
+from ._rows import RowSource
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -60,6 +62,7 @@ def sse(
     reconnect: float = 2,
     subscribe_timeout: float = 10,
     max_browsers: int = 10_000,
+    rows: RowSource | None = None,
     **options: Value,
 ) -> SSE:
     """An ASGI application that streams channels to browsers.
@@ -68,12 +71,12 @@ def sse(
     ``heartbeat``: seconds of silence until a comment is sent. ``write_timeout``: seconds in which the server must take
     what is sent to a browser. ``max_unsent``: bytes that may wait for it. ``linger``: seconds a channel stays
     subscribed after its last browser. ``reconnect``: about so many seconds a browser waits before it comes again.
-    ``subscribe_timeout``: seconds until 503. ``max_browsers``: of one event loop. All others are options of
-    ``pgwake.aio.Listener``.
+    ``subscribe_timeout``: seconds until 503. ``max_browsers``: of one event loop. ``rows``: reads the rows
+    that wakes announce, see client/python/README.md. All others are options of ``pgwake.aio.Listener``.
     """
     if bool(channels) == (choose is not None):
         raise Invalid("sse: name channels, or give choose")
-    settings = Settings(heartbeat, write_timeout, max_unsent, linger, reconnect, max_browsers)
+    settings = Settings(heartbeat, write_timeout, max_unsent, linger, reconnect, max_browsers, rows)
     return SSE(channels, choose, settings, subscribe_timeout, {"name": "sse", **options})
 
 
@@ -122,7 +125,7 @@ class SSE:
             raise _Refusal(403, "no channel is yours")
         fanout = _fanout(self._settings, self._options)
         try:
-            return fanout, await fanout.enter(channels, self._timeout)
+            return fanout, await fanout.enter(channels, self._timeout, self._positions(scope, len(channels)))
         except Refused as error:
             raise _Refusal(_STATUS.get(error.code, 403), str(error)) from None
         except Invalid as error:
@@ -130,6 +133,20 @@ class SSE:
         except (TimeoutError, Closed, Full) as error:
             after = str(max(1, round(self._settings.reconnect))).encode()
             raise _Refusal(503, str(error), (b"retry-after", after)) from None
+
+    def _positions(self, scope: Scope, count: int) -> list[int] | None:
+        """Of the last event that the browser has; None: it has none, or what it says is none of ours. A page that was
+        loaded anew cannot set the header."""
+        if self._settings.rows is None:
+            return None
+        said = dict(scope["headers"]).get(b"last-event-id")
+        if said is None:
+            found = re.search(rb"(?:^|&)last_event_id=([^&]*)", scope["query_string"])
+            said = b"" if found is None else re.sub(b"(?i)%2c", b",", found[1])
+        if not re.fullmatch(rb"[0-9]{1,19}(,[0-9]{1,19})*", said):
+            return None
+        numbers = [int(number) for number in said.split(b",")]
+        return numbers if len(numbers) == count and max(numbers) < 1 << 63 else None
 
     async def _stream(self, fanout: Fanout, stream: Stream, receive: Receive, send: Send) -> None:
         jobs = [asyncio.ensure_future(j) for j in (self._send(fanout, stream, send), _gone(receive), stream.given_up())]

@@ -42,6 +42,7 @@ class Browser:
         self._buffer = b""
         self.comments = 0
         self.retry_after = 0
+        self.warned = False
         try:
             self._socket.connect(("127.0.0.1", port))
             query = "&".join("channel=" + c for c in channels)
@@ -85,6 +86,8 @@ class Browser:
                 self.comments += 1
             elif text.startswith("retry: "):
                 self.retry_after = int(text[7:])
+            elif text.startswith("event: shutdown"):
+                self.warned = True
             else:
                 found = re.fullmatch(r"event: (\w+)\ndata: (.*)\n\n", text)
                 assert found, text
@@ -337,7 +340,7 @@ class Streams(unittest.TestCase):
         began = time.monotonic()
         own.signal(signal.SIGTERM)
         for b in browsers:
-            self.assertEqual(b.event(), ("end", {}))
+            self.assertEqual((b.event(), b.warned), (("end", {}), True))
         self.assertTrue(own.wait(28), own.log())
         self.assertLess(time.monotonic() - began, 28)  # gunicorn gives up after 30 s, uvicorn never
         self.assertNotRegex(own.log(), "(?i)error|exception|traceback")

@@ -89,6 +89,7 @@ class Application(unittest.IsolatedAsyncioTestCase):
         self.host.notify("c1", "x\ny")
         self.assertEqual(await self.body(sent), b'event: wake\ndata: {"channel": "c1", "payload": "x\\ny"}\n\n')
         self.close_fanouts()  # as at the end of the server
+        self.assertEqual(await self.body(sent), b"event: shutdown\ndata: {}\n\n")
         last = await asyncio.wait_for(sent.get(), 20)
         self.assertEqual(last, {"type": "http.response.body", "body": b"", "more_body": False})
 

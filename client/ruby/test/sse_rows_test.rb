@@ -33,7 +33,7 @@ class SSERowsTest < Minitest::Test
       raise IOError, 'no database' if @broken
 
       @reads += 1
-      (id + 1..@newest[channel]).first(limit).map { |n| [n, n.to_s] }
+      (id + 1..@newest[channel]).first(limit).map { |n| [n, channel == 'long' ? 'x' * 20_000 : n.to_s] }
     end
   end
 
@@ -114,6 +114,15 @@ class SSERowsTest < Minitest::Test
     @rows.add('c', 3000)
     slow = browser('c', positions: [0])
     expect_rows(slow, 'c', 1..3000, 4096)
+    assert_empty(@log)
+  end
+
+  # Longer than may wait: one at a time.
+  def test_long_rows
+    @rows.add('long', 5)
+    reader = browser('long', positions: [0])
+    @rows.add('long')
+    expect_rows(reader, 'long', 1..6)
     assert_empty(@log)
   end
 

@@ -79,9 +79,7 @@ module Pgwake
       @tick = [TICK, settings.heartbeat / 2.0].min
       @looked = now
       @ended = false
-      if settings.rows
-        @rows = SSERows.new(settings.rows, @lock, @streams, put: method(:put_row), flush: method(:nudge), log: method(:log))
-      end
+      @rows = settings.rows && SSERows.new(settings.rows, @lock, @streams, flush: method(:nudge), log: method(:log))
       @thread = Thread.new { run }
       @thread.name = 'pgwake sse'
     end
@@ -242,17 +240,6 @@ module Pgwake
 
       log("pgwake: sse: a browser that does not read is dropped (#{stream.channels.first(3).join(', ')})")
       leave(stream)
-    end
-
-    # For SSERows. A stream that has no room keeps its position, and is served once it has.
-    # @return [Boolean] false: there is no room
-    def put_row(stream, channel, id, text)
-      done = stream.put_row(channel, id, text, now)
-      unless done || stream.unsent?
-        log("pgwake: sse: row #{id} of #{channel} is longer than max_unsent: the browser is dropped")
-        leave(stream)
-      end
-      done
     end
 
     # @return [Array(String, Object)] the message, and what makes another one of its kind needless while it waits

@@ -16,14 +16,12 @@ module Pgwake
 
     # @param source [#newest, #after] see client/ruby/README.md
     # @param streams [Hash{SSEStream => true}] those of the fan-out, whose lock this is
-    # @param put [#call] puts a row into a stream
     # @param flush [#call] streams have something to send
     # @param log [#call]
-    def initialize(source, lock, streams, put:, flush:, log:)
+    def initialize(source, lock, streams, flush:, log:)
       @source = source
       @lock = lock
       @streams = streams
-      @put = put
       @flush = flush
       @log = log
       @changed = ConditionVariable.new
@@ -151,12 +149,13 @@ module Pgwake
       end
     end
 
+    # One that has no room keeps its position, and is served once it has.
     # @return [Array<SSEStream>] those that are still behind
     def hand_out(streams, channel, rows, more:)
       streams.select do |stream|
         next unless @streams.key?(stream)
 
-        !rows.all? { |id, text| id <= stream.positions[channel] || @put.call(stream, channel, id, text) } || more
+        !rows.all? { |id, text| id <= stream.positions[channel] || stream.put_row(channel, id, text, now) } || more
       end
     end
 

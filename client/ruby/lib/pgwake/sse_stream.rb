@@ -48,10 +48,11 @@ module Pgwake
     end
 
     # @param key [Object, nil] a message with the same key that waits makes this one needless
+    # @param alone [Boolean] where nothing waits, it may be of any length
     # @return [Boolean] false: too much waits
-    def put(text, now, key = nil)
+    def put(text, now, key = nil, alone: false)
       return true if key && @wakes.fetch(key, 0) > @put - @unsent.bytesize
-      return false if @unsent.bytesize + text.bytesize > @most
+      return false if @unsent.bytesize + text.bytesize > @most && !(alone && @unsent.empty?)
 
       @since = now if @unsent.empty?
       @last = now
@@ -86,7 +87,7 @@ module Pgwake
 
       before = @positions[channel]
       @positions[channel] = id
-      return true if put("id: #{event_id}\n#{text}", now)
+      return true if put("id: #{event_id}\n#{text}", now, alone: true)
 
       @positions[channel] = before
       false
