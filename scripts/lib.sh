@@ -83,6 +83,7 @@ step() {
     nodejs libnode-dev node-pg)
   packages_jobs=("${packages_demo[@]}" python3 python3-psycopg)
   packages_sse_puma=("${packages_demo[@]}" python3 curl puma ruby ruby-pg)
+  packages_sse_gunicorn=("${packages_demo[@]}" python3 python3-psycopg curl gunicorn uvicorn)
   packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
   packages_bench_bindings=("${packages_demo[@]}" python3 python3-psycopg python3-psycopg2 python3-asyncpg ruby ruby-pg
     nodejs libnode-dev node-pg)
@@ -121,7 +122,7 @@ explain_packages() {
     "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
 }
 
-# need_packages build|demo|jobs|sse_puma|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
+# need_packages build|demo|jobs|sse_puma|sse_gunicorn|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
 need_packages() {
   local -n wanted=packages_$1
   command -v dpkg-query >/dev/null ||

@@ -31,7 +31,15 @@ def _puma(config: str) -> Callable[[int], tuple[list[str], dict[str, str]]]:
     return command
 
 
-COMMANDS = {"puma": _puma("puma"), "puma-phased": _puma("phased")}
+def _gunicorn(port: int) -> tuple[list[str], dict[str, str]]:
+    return (
+        # Debian's, whatever Python comes first.
+        ["/usr/bin/python3", "/usr/bin/gunicorn", "-c", f"{_EXAMPLES}/sse-gunicorn/gunicorn.conf.py"],
+        {"BIND": f"127.0.0.1:{port}", "PYTHONPATH": _PROJECT + "/client/python"},
+    )
+
+
+COMMANDS = {"puma": _puma("puma"), "puma-phased": _puma("phased"), "gunicorn": _gunicorn}
 
 
 class Server:
