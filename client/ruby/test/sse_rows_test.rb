@@ -71,7 +71,7 @@ class SSERowsTest < Minitest::Test
     log = @log
     logger = Object.new
     logger.define_singleton_method(:warn) { |text| log << text }
-    settings = Pgwake::SSEFanout::Settings.new(heartbeat: 15, write_timeout: 30, max_unsent: 10_000, linger: 30,
+    settings = Pgwake::SSEFanout::Settings.new(heartbeat: 15, write_timeout: 300, max_unsent: 10_000, linger: 30,
                                                max_browsers: 99, reconnect: 2, logger: logger, rows: @rows)
     @fanout = Pgwake::SSEFanout.for(settings, NOWHERE)
   end
@@ -160,10 +160,8 @@ class SSERowsTest < Minitest::Test
 
   # Each row once and in order, whatever is added while a browser comes.
   def test_coming_while_rows_are_added
-    stop = false
-    adder = Thread.new { (@rows.add('c') && sleep(0.0002)) until stop }
+    adder = Thread.new { 1000.times { @rows.add('c') && sleep(0.0002) } }
     readers = Array.new(50) { browser('c') }
-    stop = true
     adder.join
     readers.each do |reader|
       assert(eventually { reader.take || reader.started })
