@@ -84,6 +84,7 @@ step() {
   packages_jobs=("${packages_demo[@]}" python3 python3-psycopg)
   packages_sse_puma=("${packages_demo[@]}" python3 curl puma ruby ruby-pg)
   packages_sse_gunicorn=("${packages_demo[@]}" python3 python3-psycopg curl gunicorn uvicorn)
+  packages_sse_node=("${packages_demo[@]}" python3 curl nodejs libnode-dev node-pg)
   packages_bench=("${packages_demo[@]}" redis-server nats-server valgrind)
   packages_bench_bindings=("${packages_demo[@]}" python3 python3-psycopg python3-psycopg2 python3-asyncpg ruby ruby-pg
     nodejs libnode-dev node-pg)
@@ -122,7 +123,7 @@ explain_packages() {
     "Does 'apt-get update' work? libboost1.81-dev conflicts with libboost1.74-dev: remove libboost-dev first."
 }
 
-# need_packages build|demo|jobs|sse_puma|sse_gunicorn|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
+# need_packages build|demo|jobs|sse_puma|sse_gunicorn|sse_node|test|bench|bench_bindings|all: installs what is missing, and says what. Asks for root only then.
 need_packages() {
   local -n wanted=packages_$1
   command -v dpkg-query >/dev/null ||

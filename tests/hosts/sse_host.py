@@ -39,7 +39,15 @@ def _gunicorn(port: int) -> tuple[list[str], dict[str, str]]:
     )
 
 
-COMMANDS = {"puma": _puma("puma"), "puma-phased": _puma("phased"), "gunicorn": _gunicorn}
+def _node(port: int) -> tuple[list[str], dict[str, str]]:
+    return (
+        ["node", _EXAMPLES + "/sse-node/server.js"],
+        # The npm package as the build has put it together.
+        {"BIND": f"127.0.0.1:{port}", "NODE_PATH": os.environ.get("NODE_PATH", "")},
+    )
+
+
+COMMANDS = {"puma": _puma("puma"), "puma-phased": _puma("phased"), "gunicorn": _gunicorn, "node": _node}
 
 
 class Server:
