@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,10 +51,40 @@ def _node(port: int) -> tuple[list[str], dict[str, str]]:
 COMMANDS = {"puma": _puma("puma"), "puma-phased": _puma("phased"), "gunicorn": _gunicorn, "node": _node}
 
 
+class Pooler:
+    """PgBouncer in transaction mode: an application's queries go through it, and no LISTEN can."""
+
+    def __init__(self, host: Host) -> None:
+        self.folder = tempfile.mkdtemp(prefix="pgwake-pooler.", dir="/tmp")
+        os.chmod(self.folder, 0o777)
+        self.conninfo = f"host={self.folder} port=6432 user=postgres dbname={host.name}"
+        with open(self.folder + "/ini", "w") as f:
+            f.write(
+                f"[databases]\n* = host={host.cluster.folder} user=postgres\n"
+                f"[pgbouncer]\nlisten_port = 6432\nunix_socket_dir = {self.folder}\nauth_type = any\n"
+                "pool_mode = transaction\nmax_client_conn = 100\ndefault_pool_size = 4\n"
+            )
+        user = ["-u", "postgres"] if os.getuid() == 0 else []
+        self._process = subprocess.Popen(
+            ["/usr/sbin/pgbouncer", "-q", *user, self.folder + "/ini"],
+            env=clean_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        if not eventually(lambda: os.path.exists(self.folder + "/.s.PGSQL.6432"), 30):
+            self.close()
+            raise RuntimeError("pgbouncer does not start")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 class Server:
     """One of the examples, on a port of its own."""
 
-    def __init__(self, kind: str, host: Host, port: int | None = None) -> None:
+    def __init__(self, kind: str, host: Host, database: str, port: int | None = None) -> None:
         if port is None:
             with socket.create_server(("127.0.0.1", 0)) as s:
                 port = s.getsockname()[1]
@@ -69,7 +100,7 @@ class Server:
                 **clean_environment(),
                 **listener,
                 **environment,
-                "DATABASE": host.conninfo,
+                "DATABASE": database,
                 "WORKERS": str(WORKERS),
                 "HEARTBEAT": "0.5",
                 "WRITE_TIMEOUT": "4",
