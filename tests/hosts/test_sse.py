@@ -1,6 +1,6 @@
-"""examples/sse-*: two pages on two workers of a server, through faults; queries go through PgBouncer in transaction mode.
+"""examples/sse-*: two pages on two workers of a server, through faults. SSE_HOST says which server.
 
-SSE_HOST says which server.
+Queries go through PgBouncer in transaction mode.
 """
 
 from __future__ import annotations
