@@ -1,5 +1,6 @@
 'use strict';
 
+const { AsyncResource } = require('node:async_hooks');
 const { EventEmitter } = require('node:events');
 const { Backlog } = require('./backlog');
 const { Closed, Invalid, errorOf } = require('./errors');
@@ -76,6 +77,7 @@ class Listener extends EventEmitter {
   #watching = true;
   #delivering = false;
   #scheduled = false;
+  #context = new AsyncResource('pgwake.Listener');  // of connect(), in which handlers are called
   #closing = null;
   #onClosed = null;
 
@@ -268,13 +270,13 @@ class Listener extends EventEmitter {
     return this.#backlog.size > 0 && this.#taken;
   }
 
-  // What a handler throws there is an uncaught exception, and none of the caller's.
+  // What a handler throws there is an uncaught exception, and none of the caller's; nor is the context the caller's.
   #deliverSoon() {
     if (this.#scheduled || !this.#wanted) return;
     this.#scheduled = true;
     queueMicrotask(() => {
       this.#scheduled = false;
-      this.#deliver();
+      this.#context.runInAsyncScope(() => this.#deliver());
     });
   }
 
