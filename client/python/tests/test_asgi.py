@@ -340,7 +340,9 @@ class Streams(unittest.TestCase):
         began = time.monotonic()
         own.signal(signal.SIGTERM)
         for b in browsers:
-            self.assertEqual((b.event(), b.warned), (("end", {}), True))
+            self.assertEqual(b.event(), ("end", {}))
+            # Hypercorn closes its connections before anybody can say anything.
+            self.assertTrue(b.warned or _KIND == "hypercorn")
         self.assertTrue(own.wait(28), own.log())
         self.assertLess(time.monotonic() - began, 28)  # gunicorn gives up after 30 s, uvicorn never
         self.assertNotRegex(own.log(), "(?i)error|exception|traceback")
