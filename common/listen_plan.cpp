@@ -109,6 +109,7 @@ std::optional<listen_plan::batch> listen_plan::next(steady_time now) {
   }
   last_was_listen_ = b->why == purpose::listen;
   in_flight_ = b;
+  sent_ = now;
   return b;
 }
 
@@ -136,12 +137,13 @@ std::optional<listen_plan::batch> listen_plan::next_listen(steady_time now) {
     groups_.pop_front();
     for (const auto& name : group) take(name, b);
   }
-  while (groups_.empty() && !queue_.empty() && b.names.size() < limits_.batch) {
+  while (groups_.empty() && !queue_.empty() && b.names.size() < most_names_) {
     if (fruitless_ > 0 && !b.names.empty()) break;  // what just failed alone stays alone
     const auto name = queue_.begin()->second;
     round_ = queue_.begin()->first.first;
     if (!take(name, b)) queue_.erase(queue_.begin());
   }
+  restoring_ = restoring_ && !b.names.empty();
   if (b.names.empty()) return std::nullopt;
   b.statements = b.names.size();
   if (compare_) {
@@ -156,7 +158,7 @@ std::optional<listen_plan::batch> listen_plan::next_unlisten(steady_time now) {
   if (now < unlisten_not_before_) return std::nullopt;
   batch b;
   b.why = purpose::unlisten;
-  while (!lingering_.empty() && b.names.size() < limits_.batch) {
+  while (!lingering_.empty() && b.names.size() < most_names_) {
     const auto [since, name] = *lingering_.begin();
     if (give_up_ == 0 && since + limits_.linger > now) break;
     if (give_up_ > 0) --give_up_;
@@ -199,6 +201,7 @@ void listen_plan::done(const outcome& result, steady_time now, std::vector<event
   if (!in_flight_) return;
   auto b = std::move(*in_flight_);
   in_flight_.reset();
+  if (result.ok) learn_pace(b.names.size(), now);
   switch (b.why) {
     case purpose::listen:
       return listened(std::move(b.names), result, now, out);
@@ -210,6 +213,21 @@ void listen_plan::done(const outcome& result, steady_time now, std::vector<event
             {event::kind::replace_session, "", code::listen_failed, result.sqlstate, result.message});
       return;
   }
+}
+
+// From how long the server took for them. A few names say nothing of what each of many costs.
+void listen_plan::learn_pace(std::size_t names, steady_time now) {
+  const auto took = now - sent_;
+  round_trip_ = std::min(round_trip_.value_or(took), took);
+  if (restoring_ || names < limits_.smallest_batch) return;
+  const auto may_cost = std::max<steady_time::duration>(limits_.pause, *round_trip_);
+  const auto cost = std::max<steady_time::duration>(took - *round_trip_, std::chrono::microseconds(1));
+  const auto fitting =
+      static_cast<double>(names) * static_cast<double>(may_cost.count()) / static_cast<double>(cost.count());
+  // Fewer at once, more by and by, and only after as many as are allowed now.
+  auto most = std::min(fitting, static_cast<double>(2 * most_names_));
+  if (names < most_names_) most = std::min(most, static_cast<double>(most_names_));
+  most_names_ = std::min(limits_.batch, std::max(limits_.smallest_batch, static_cast<std::size_t>(most)));
 }
 
 void listen_plan::listened(std::vector<std::string> names, const outcome& result, steady_time now,
@@ -321,6 +339,9 @@ void listen_plan::session_lost() {
   failing_ = 0;
   give_up_ = 0;
   unlisten_not_before_ = {};
+  restoring_ = true;
+  most_names_ = limits_.batch;
+  round_trip_.reset();
   for (auto it = entries_.begin(); it != entries_.end();) {
     auto& e = it->second;
     set_state(e, state::waiting);

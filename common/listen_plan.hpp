@@ -32,10 +32,16 @@ namespace pgwake {
 // Invariants: at most one batch is in flight; LISTENs and UNLISTENs never share one (a failing LISTEN would
 // roll the UNLISTEN back); a channel becomes `active` only when its batch was committed; an UNLISTEN goes out
 // only for a channel that nobody wants, so it cannot overtake a new sub.
+//
+// The server sends no notification to a session during its command, and a LISTEN or UNLISTEN takes it the longer the more
+// channels the session has: 0.1 ms each at 20,000. So once all that was wanted at the session's start is active, a
+// batch has only as many names as take about `pause`, or one more round trip where that is longer.
 class listen_plan {
  public:
   struct limits {
     std::size_t batch = 1000;
+    std::size_t smallest_batch = 50;  // however long they take
+    millis pause{10};
     millis linger{30'000};
     backoff_limits retry{};
     unsigned fruitless_before_replacing = 3;
@@ -71,7 +77,7 @@ class listen_plan {
     std::string message;
   };
 
-  listen_plan(limits l, std::uint64_t seed) : limits_(l), jitter_(seed) {}
+  listen_plan(limits l, std::uint64_t seed) : limits_(l), jitter_(seed), most_names_(l.batch) {}
 
   // True if the channel is active already; else an `activated` or `refused` follows. Those of one asker are
   // LISTENed in the order they were wanted, those of several in turns, so that nobody waits behind a crowd.
@@ -145,6 +151,7 @@ class listen_plan {
   void failed_alone(const std::string& name, const outcome& result, steady_time now, std::vector<event>& out);
   void split(std::vector<std::string> names);
   void unmark(entry& e);
+  void learn_pace(std::size_t names, steady_time now);
 
   limits limits_;
   jitter jitter_;
@@ -170,6 +177,10 @@ class listen_plan {
   std::size_t failing_ = 0;  // wanted, and failed on their own when last tried in this session
   std::size_t give_up_ = 0;  // lingering channels to let go before their time
   steady_time unlisten_not_before_{};
+  bool restoring_ = true;       // the session has not caught up with what is wanted yet
+  std::size_t most_names_ = 0;  // of the next batch
+  steady_time sent_{};          // the batch in flight
+  std::optional<steady_time::duration> round_trip_{};  // the quickest batch of this session
 };
 
 }  // namespace pgwake

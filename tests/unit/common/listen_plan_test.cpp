@@ -101,6 +101,80 @@ TEST_CASE("S6: at most so many names in one batch; LISTENs and UNLISTENs never s
   CHECK(std::count(sent.begin(), sent.end(), "UNLISTEN \"a\";UNLISTEN \"b\"") == 1);
 }
 
+namespace {
+
+// What the server takes for `names` names: a round trip, and longer the more channels it has.
+std::chrono::microseconds cost(std::size_t names, std::size_t active, std::chrono::microseconds round_trip) {
+  return round_trip + names * (1us + active * 1us / 200);  // 0.1 ms at 20,000
+}
+
+struct pace {
+  std::size_t trips = 0;
+  std::chrono::microseconds longest{};
+};
+
+// All that goes out now, each batch answered when the server has done it.
+pace run(rig& r, std::chrono::microseconds round_trip) {
+  pace p;
+  for (auto b = r.plan.next(r.now); b; b = r.plan.next(r.now)) {
+    const auto took = cost(b->names.size(), r.plan.active_count(), round_trip);
+    p.longest = std::max(p.longest, took);
+    ++p.trips;
+    r.now += took;
+    r.done();
+  }
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("S6: a batch is as small as it takes, for notifications wait while the server is at it") {
+  rig r;
+  CHECK(r.next() == "-");  // the session has caught up
+  for (int i = 0; i < 30'000; ++i) r.plan.want("channel " + std::to_string(i));
+  const auto p = run(r, 500us);
+  CHECK(p.longest < 20ms);
+  CHECK(p.trips < 800);
+  CHECK(r.plan.active_count() == 30'000);
+}
+
+TEST_CASE("S6: UNLISTENs are paced like LISTENs") {
+  auto l = limits();
+  l.linger = 0ms;
+  rig r(l);
+  for (int i = 0; i < 20'000; ++i) r.plan.want("channel " + std::to_string(i));
+  CHECK(run(r, 500us).longest > 50ms);  // nobody was served before
+  for (int i = 0; i < 20'000; ++i) r.plan.unwant("channel " + std::to_string(i), r.now);
+  std::vector<std::size_t> sizes;
+  for (auto b = r.plan.next(r.now); b; b = r.plan.next(r.now)) {
+    sizes.push_back(b->names.size());
+    r.now += cost(b->names.size(), r.plan.active_count(), 500us);
+    r.done();
+  }
+  REQUIRE(sizes.size() > 3);
+  CHECK(sizes[0] == 1'000);
+  CHECK(sizes[1] < 200);
+  CHECK(*std::max_element(sizes.end() - 3, sizes.end()) > 500);  // with few channels left, large ones again
+}
+
+TEST_CASE("S6: where a round trip is long, a batch may take one more") {
+  rig r;
+  CHECK(r.next() == "-");
+  for (int i = 0; i < 20'000; ++i) r.plan.want("channel " + std::to_string(i));
+  const auto p = run(r, 100ms);
+  CHECK(p.longest < 250ms);
+  CHECK(p.trips <= 25);
+}
+
+TEST_CASE("S6: after a lost session batches are whole ones again until all is active") {
+  rig r;
+  CHECK(r.next() == "-");
+  for (int i = 0; i < 20'000; ++i) r.plan.want("channel " + std::to_string(i));
+  run(r, 500us);
+  r.plan.session_lost();
+  CHECK(run(r, 500us).trips == 20);
+}
+
 TEST_CASE("U6: 10,000 channels take at most 12 round trips") {
   rig r;
   for (int i = 0; i < 10'000; ++i) r.plan.want("channel " + std::to_string(i));
