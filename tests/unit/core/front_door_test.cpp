@@ -341,3 +341,30 @@ TEST_CASE(
   r.ask(few, "DEALLOCATE ALL");
   CHECK(r.engine.the_hub().held_bytes() == 0);
 }
+
+TEST_CASE("status tells what each session at the front door does") {
+  auto c = engine_rig::defaults();
+  c.front_door_grace = 5s;
+  door_rig r(c);
+  r.serve();
+  const auto state = [&r](pgwaked::worker_id id) { return r.engine.door().view(id).first; };
+  CHECK(state(4'711).empty());
+  CHECK(state(r.engine.joined_at_door({101, 33, 33}, 5, r.now)) == "starting");
+  const auto id = r.enter();
+  CHECK(state(id) == "idle");
+  r.ask(id, "BEGIN");
+  CHECK(state(id) == "in transaction");
+  r.ask(id, "no such command");
+  CHECK(state(id) == "failed transaction");
+  r.ask(id, "ROLLBACK; SET application_name = 'mailer'");
+  r.query(id, "LISTEN a; LISTEN \"pgwake.gap\"");
+  CHECK(r.engine.door().view(id) == std::pair<std::string_view, std::string>{"listening", "mailer"});
+  r.serve();
+  CHECK(state(id) == "idle");
+  CHECK(r.engine.door().listeners() == 1);
+  r.lose();
+  CHECK(state(id) == "held");
+  CHECK(state(r.knock()) == "waiting");
+  r.recover();
+  CHECK(state(id) == "idle");
+}
