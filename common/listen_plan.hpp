@@ -40,7 +40,7 @@ class listen_plan {
  public:
   struct limits {
     std::size_t batch = 1000;
-    std::size_t smallest_batch = 50;  // however long they take
+    std::size_t smallest_batch = 250;  // however long they take: four times the round trips at the most
     millis pause{10};
     millis linger{30'000};
     backoff_limits retry{};

@@ -44,7 +44,11 @@ function runWorker() {
 
   async function publish(action, stream, request, response) {
     const parts = [];
-    for await (const part of request) parts.push(part);
+    let size = 0;
+    for await (const part of request) {
+      if (size < 7000) parts.push(part);
+      size += part.length;
+    }
     const text = Buffer.concat(parts).subarray(0, 7000).toString().replaceAll('\0', '');
     await messages[action](stream, text);
     response.writeHead(204).end();

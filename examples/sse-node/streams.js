@@ -35,6 +35,7 @@ class Stream {
   }
 
   write(text) {
+    if (this.response.writableEnded) return; // the server stops: the browser comes again, with its last row
     this.said = Date.now();
     if (this.unsent === 0) this.steps = Date.now();
     this.response.write(text, () => {
@@ -124,6 +125,7 @@ class Streams {
     const stream = new Stream(response, null);
     channel.streams.add(stream);
     response.on('close', () => this.#leave(channel, stream));
+    response.on('error', () => response.destroy());
     // Who comes beside the first one waits for the same answer; one that failed is asked for again.
     channel.ready ??= this.listener.listen(name).catch((error) => {
       channel.ready = null;

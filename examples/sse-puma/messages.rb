@@ -67,6 +67,9 @@ class Messages
     private
 
     def ask(statement, parameters)
+      # With fork_worker, Puma forks from a worker that has one already.
+      @connection = nil unless @pid == Process.pid
+      @pid = Process.pid
       @connection ||= PG.connect(@conninfo, application_name: @name, connect_timeout: 5)
       @connection.exec_params(statement, parameters).values
     rescue PG::Error

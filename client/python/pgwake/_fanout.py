@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Hashable, Iterable, Sequence
 
 from ._core import Value, name_of
@@ -42,7 +42,7 @@ class Settings:
     linger: float
     reconnect: float
     max_browsers: int
-    rows: RowSource | None = None
+    rows: RowSource | None = field(default=None, hash=False)
 
 
 class Stream:
@@ -62,6 +62,10 @@ class Stream:
             self.positions.update(zip(channels, positions))
             self.placed.set()
         self._takes = False
+        self._full = False
+        """A row was refused: the next one when nothing waits any more."""
+        self._extra = 0
+        """What a row that is longer than may wait takes beyond the bound, until it is sent."""
         self.rows: Rows | None = None
         self._most = most
         self._waiting: deque[tuple[bytes, Hashable]] = deque()
@@ -77,7 +81,9 @@ class Stream:
         nothing waits, it may be of any length."""
         if key is not None and key in self._keys:
             return True
-        if self._unsent + len(text) > self._most and not (alone and self._unsent == 0):
+        if self._unsent == 0:
+            self._extra = len(text) if alone and len(text) > self._most else 0
+        if self._unsent + len(text) > self._most + self._extra:
             return False
         self._waiting.append((text, key))
         self._unsent += len(text)
@@ -99,7 +105,7 @@ class Stream:
     @property
     def takes_rows(self) -> bool:
         """Only while little waits: the rest is for wakes, so that who catches up is not dropped."""
-        return self._takes and self._unsent * 2 <= self._most
+        return self._takes and (self._unsent == 0 if self._full else self._unsent * 2 <= self._most)
 
     def put_row(self, channel: str, number: int, text: bytes) -> bool:
         """False: too much waits."""
@@ -109,10 +115,10 @@ class Stream:
         self.positions[channel] = number
         # One that is longer than may wait is sent alone.
         whole = f"id: {self._event_id}\n".encode() + text
-        if not self.put(whole, alone=True):
+        self._full = not self.put(whole, alone=True)
+        if self._full:
             self.positions[channel] = before
-            return False
-        return True
+        return not self._full
 
     @property
     def _event_id(self) -> str:
@@ -173,7 +179,7 @@ class Fanout:
         self._members: dict[str, set[Stream]] = {}
         self._idle: dict[str, float] = {}  # channel => since when nobody wants it
         self._rows = None if settings.rows is None else Rows(settings.rows, self._streams)
-        jobs = [self._read(), self._look_after()] + ([] if self._rows is None else [self._rows.run()])
+        jobs = [self._read(), self._look_after()] + ([] if self._rows is None else [self._run(self._rows)])
         self._tasks = [asyncio.ensure_future(job) for job in jobs]
         self.ended = False
 
@@ -249,6 +255,15 @@ class Fanout:
         except Exception:
             # The browsers come again, to another one.
             _log.exception("the streams of this event loop end")
+            self.close()
+
+    async def _run(self, rows: Rows) -> None:
+        try:
+            await rows.run()
+        except Exception:
+            # Or the browsers would wait for rows that nobody reads.
+            _log.exception("the streams of this event loop end")
+        finally:
             self.close()
 
     async def _give_way(self) -> None:

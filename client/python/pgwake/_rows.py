@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Any, Awaitable, Iterable, Iterator, Protocol, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Iterable, Iterator, Protocol, Sequence, Tuple, TypeVar
 
 from ._errors import Closed, TimeoutError
 
@@ -24,8 +24,8 @@ _PAUSE = 0.5
 class RowSource(Protocol):
     """Reads the rows that the wakes of channels announce. Called by one task of an event loop."""
 
-    def newest(self, channel: str) -> Awaitable[int]:
-        """The number of its newest row; 0: there is none."""
+    def newest(self, channel: str) -> Awaitable[int | None]:
+        """The number of its newest row; 0 or None: there is none."""
 
     def after(self, channel: str, number: int, limit: int) -> Awaitable[Sequence[Tuple[int, Any]]]:
         """Number and payload of the rows behind that one, in order, at most so many."""
@@ -94,7 +94,7 @@ class Rows:
 
     async def _find_newest(self, channel: str) -> None:
         streams = [s for s in self._streams if s.asks and channel in s.behind and s.positions[channel] is None]
-        newest = await self._attempt(channel, self._source.newest(channel))
+        newest = await self._attempt(channel, lambda: self._newest(channel))
         if newest is not None:
             for stream in streams:
                 stream.place(channel, newest)
@@ -108,11 +108,14 @@ class Rows:
                 streams.append(stream)
         if not streams:
             return
-        rows = await self._attempt(channel, self._written(channel, after))
+        rows = await self._attempt(channel, lambda: self._written(channel, after))
         for stream in streams:
             # The last row of a full read is not the last one there is.
             if rows is None or not self._hand_out(stream, channel, rows) or len(rows) == AT_ONCE:
                 self.fall_behind(stream, [channel])
+
+    async def _newest(self, channel: str) -> int:
+        return int(await self._source.newest(channel) or 0)
 
     async def _written(self, channel: str, after: int) -> list[tuple[int, bytes]]:
         name = channel.encode("utf-8", "replace").decode()
@@ -130,9 +133,9 @@ class Rows:
         assert at is not None
         return all(number <= at or stream.put_row(channel, number, text) for number, text in rows)
 
-    async def _attempt(self, channel: str, what: Awaitable[_T]) -> _T | None:
+    async def _attempt(self, channel: str, what: Callable[[], Awaitable[_T]]) -> _T | None:
         try:
-            return await what
+            return await what()
         except Exception as error:
             _log.error("the rows of %s cannot be read: %s", channel, str(error).strip() or repr(error))
             await asyncio.sleep(_PAUSE)

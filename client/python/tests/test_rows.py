@@ -4,9 +4,11 @@ examples/sse-gunicorn has both sides, with a table."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import unittest
+import unittest.mock
 from typing import Callable
 
 import pgwake
@@ -14,6 +16,10 @@ import pgwake.asgi
 from pgwake._fanout import Fanout, Settings, Stream
 
 from .support import NOWHERE
+
+
+LENGTHS = {"long": 20_000, "half": 6_000}
+"""Of the payloads; 10,000 bytes may wait."""
 
 
 class Numbers:
@@ -39,7 +45,7 @@ class Numbers:
             raise OSError("no database")
         self.reads += 1
         found = range(number + 1, self.count.get(channel, 0) + 1)[:limit]
-        return [(n, "x" * 20_000 if channel == "long" else str(n)) for n in found]
+        return [(n, "x" * LENGTHS[channel] if channel in LENGTHS else str(n)) for n in found]
 
 
 class Reader:
@@ -107,6 +113,54 @@ class Rows(unittest.IsolatedAsyncioTestCase):
         """Longer than may wait: one at a time."""
         self.numbers.add("long", 5)
         await self.expect(await self.browser("long", positions=[0]), "long", range(1, 6))
+
+    async def test_a_row_without_room_waits_for_it(self) -> None:
+        """It is not read again before nothing waits any more."""
+        reader = await self.browser("half", positions=[0])
+        self.assertTrue(reader.stream.put(b":" + b"x" * 4_500 + b"\n\n"))
+        self.numbers.add("half")
+        await asyncio.sleep(0.3)
+        self.assertLessEqual(self.numbers.reads, 3)
+        await self.expect(reader, "half", range(1, 2))
+
+    async def test_a_long_row_on_its_way_drops_nobody(self) -> None:
+        reader = await self.browser("long", positions=[0])
+        await self.eventually(reader, lambda: reader.started)
+        self.numbers.add("long", 2)
+        until = asyncio.get_running_loop().time() + 30
+        while reader.stream._unsent < LENGTHS["long"]:
+            self.assertLess(asyncio.get_running_loop().time(), until)
+            await asyncio.sleep(0.01)
+        self.assertFalse(reader.stream.put(b"x" * 10_001))
+        self.assertTrue(reader.stream.put(b"event: wake\ndata: {}\n\n"))
+        await self.expect(reader, "long", range(1, 3))
+
+    async def test_no_row_yet(self) -> None:
+        """SELECT max(id) of an empty table is NULL."""
+        with unittest.mock.patch.object(self.numbers, "newest", unittest.mock.AsyncMock(return_value=None)):
+            reader = await self.browser("c")
+        self.numbers.add("c")
+        await self.expect(reader, "c", range(1, 2))
+
+    async def test_a_source_that_fails_when_it_is_called(self) -> None:
+        with unittest.mock.patch.object(self.numbers, "newest", unittest.mock.Mock(side_effect=OSError("no database"))):
+            with self.assertLogs("pgwake.sse", "ERROR"), self.assertRaises(pgwake.TimeoutError):
+                await self.browser("c", timeout=0.1)
+        await self.browser("c")
+
+    async def test_a_reader_that_ends_ends_the_streams(self) -> None:
+        """They would wait for ever."""
+        ended = unittest.mock.AsyncMock(side_effect=asyncio.CancelledError)
+        with unittest.mock.patch.object(self.numbers, "newest", ended), self.assertRaises(pgwake.Closed):
+            await self.browser("c")
+        self.assertTrue(self.fanout.ended)
+
+    async def test_a_source_without_a_hash(self) -> None:
+        @dataclasses.dataclass
+        class Source(Numbers):
+            table: str
+
+        hash(Settings(15, 30, 10_000, 30, 2, 99, Source("messages")))
 
     async def test_who_catches_up_holds_up_nobody(self) -> None:
         self.numbers.add("c", 8000)

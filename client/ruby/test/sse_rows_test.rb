@@ -9,6 +9,9 @@ require_relative 'support'
 class SSERowsTest < Minitest::Test
   include Helpers
 
+  # Of the payloads; 10,000 bytes may wait.
+  LENGTHS = { 'long' => 20_000, 'half' => 6_000 }.freeze
+
   # Rows of each channel, with their number as payload.
   class Rows
     attr_reader :reads
@@ -37,7 +40,7 @@ class SSERowsTest < Minitest::Test
 
       @reads << id
       @gate.synchronize { nil }
-      (id + 1..@newest[channel]).first(limit).map { |n| [n, channel == 'long' ? 'x' * 20_000 : n.to_s] }
+      (id + 1..@newest[channel]).first(limit).map { |n| [n, LENGTHS.key?(channel) ? 'x' * LENGTHS[channel] : n.to_s] }
     end
   end
 
@@ -87,7 +90,10 @@ class SSERowsTest < Minitest::Test
   end
 
   def browser(*channels, positions: nil, timeout: 20)
-    stream = @fanout.enter(channels, timeout, positions)
+    attached(@fanout.enter(channels, timeout, positions))
+  end
+
+  def attached(stream)
     here, there = UNIXSocket.pair
     here.setsockopt(:SOCKET, :SNDBUF, 4096)
     @fanout.attach(stream, here)
@@ -135,6 +141,52 @@ class SSERowsTest < Minitest::Test
     @rows.add('long')
     expect_rows(reader, 'long', 1..6)
     assert_empty(@log)
+  end
+
+  # It is not read again before nothing waits any more.
+  def test_a_row_without_room_waits_for_it
+    stream = @fanout.enter(['half'], 20, [0])
+    assert(stream.put(":#{'x' * 4_500}\n\n", 0))
+    @rows.add('half')
+    assert(eventually { stream.behind.empty? || !stream.takes_rows? })
+    before = @rows.reads.size
+    sleep(0.3)
+    assert_operator(@rows.reads.size - before, :<=, 2)
+    expect_rows(attached(stream), 'half', 1..1)
+  end
+
+  def test_a_long_row_on_its_way_drops_nobody
+    stream = Pgwake::SSEStream.new(['long'], 10_000, 0, [0])
+    stream.stage = :takes
+    assert(stream.put_row('long', 1, 'x' * 20_000, 0))
+    assert(stream.put("event: wake\ndata: {}\n\n", 0))
+    refute(stream.put_row('long', 2, 'x', 0))
+    refute(stream.put('x' * 10_001, 0))
+    assert_equal({ 'long' => 1 }, stream.positions)
+  end
+
+  # SELECT max(id) of an empty table is NULL.
+  def test_no_row_yet
+    @rows.define_singleton_method(:newest) { |_| nil }
+    reader = browser('c')
+    @rows.add('c')
+    expect_rows(reader, 'c', 1..1)
+    assert_empty(@log)
+  end
+
+  def test_a_source_that_lacks_something
+    @rows.define_singleton_method(:newest) { |_| raise NotImplementedError, 'no such query' }
+    assert_raises(Pgwake::TimeoutError) { browser('c', timeout: 0.1) }
+    assert_includes(@log.join, 'no such query')
+    @rows.singleton_class.remove_method(:newest)
+    browser('c')
+  end
+
+  # They would wait for ever.
+  def test_a_reader_that_ends_ends_the_streams
+    @rows.define_singleton_method(:newest) { |_| Thread.exit }
+    assert_raises(Pgwake::Closed) { browser('c') }
+    assert(eventually { @fanout.ended? })
   end
 
   def test_who_catches_up_holds_up_nobody

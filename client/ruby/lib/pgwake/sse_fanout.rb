@@ -79,7 +79,8 @@ module Pgwake
       @tick = [TICK, settings.heartbeat / 2.0].min
       @looked = now
       @ended = false
-      @rows = settings.rows && SSERows.new(settings.rows, @lock, @streams, flush: method(:nudge), log: method(:log))
+      @rows = settings.rows && SSERows.new(settings.rows, @lock, @streams, flush: method(:nudge), log: method(:log),
+                                                                           give_up: method(:give_up))
       @thread = Thread.new { run }
       @thread.name = 'pgwake sse'
     end
@@ -134,6 +135,14 @@ module Pgwake
 
     def log(text)
       @settings.logger ? @settings.logger.warn(text) : warn(text)
+    rescue StandardError
+      nil # nobody takes it
+    end
+
+    # The browsers come again, to another one.
+    def give_up
+      @closing = true
+      nudge
     end
 
     def nudge

@@ -18,12 +18,14 @@ module Pgwake
     # @param streams [Hash{SSEStream => true}] those of the fan-out, whose lock this is
     # @param flush [#call] streams have something to send
     # @param log [#call]
-    def initialize(source, lock, streams, flush:, log:)
+    # @param give_up [#call] no rows are read any more
+    def initialize(source, lock, streams, flush:, log:, give_up:)
       @source = source
       @lock = lock
       @streams = streams
       @flush = flush
       @log = log
+      @give_up = give_up
       @changed = ConditionVariable.new
       @placed = ConditionVariable.new
       @not_before = 0
@@ -78,6 +80,9 @@ module Pgwake
       while (plan = wait_for_plan)
         plan.each { |channel, after| after ? read(channel, after) : find_newest(channel) }
       end
+    ensure
+      # Or the browsers would wait for rows that nobody reads.
+      @give_up.call unless @ended
     end
 
     # @return [Array<Array(String, Integer)>, nil] channels to be read, each with where to begin (nil: find the newest
@@ -112,7 +117,7 @@ module Pgwake
     def find_newest(channel)
       asks = ->(stream) { stream.stage == :asks && stream.behind[channel] && stream.positions[channel].nil? }
       streams = @lock.synchronize { @streams.keys.select(&asks) }
-      newest = attempt(channel) { Integer(@source.newest(channel)) } or return
+      newest = attempt(channel) { Integer(@source.newest(channel) || 0) } or return
       @lock.synchronize do
         streams.each { |stream| stream.positions[channel] = newest }
         @placed.broadcast
@@ -162,7 +167,7 @@ module Pgwake
     # @return what the block answers; nil: it failed
     def attempt(channel)
       yield
-    rescue StandardError => e
+    rescue StandardError, ScriptError => e
       @log.call("pgwake: sse: the rows of #{channel} cannot be read: #{e.message.strip}")
       @not_before = now + PAUSE
       nil

@@ -25,6 +25,8 @@ module Pgwake
       @behind = {}
       @stage = nil
       @most = most
+      @extra = 0 # what a row that is longer than may wait takes beyond the bound, until it is sent
+      @full = false # a row was refused: the next one when nothing waits any more
       @since = now # of a step forward, or of its beginning
       @unsent = +''
       @wakes = {} # key => offset of its end in all that was ever put in
@@ -52,7 +54,9 @@ module Pgwake
     # @return [Boolean] false: too much waits
     def put(text, now, key = nil, alone: false)
       return true if key && @wakes.fetch(key, 0) > @put - @unsent.bytesize
-      return false if @unsent.bytesize + text.bytesize > @most && !(alone && @unsent.empty?)
+
+      @extra = alone && text.bytesize > @most ? text.bytesize : 0 if @unsent.empty?
+      return false if @unsent.bytesize + text.bytesize > @most + @extra
 
       @since = now if @unsent.empty?
       @last = now
@@ -64,7 +68,7 @@ module Pgwake
 
     # Only while little waits: the rest is for wakes, so that who catches up is not taken for one that does not read.
     def takes_rows?
-      @stage == :takes && @unsent.bytesize <= @most / 2
+      @stage == :takes && (@full ? @unsent.empty? : @unsent.bytesize <= @most / 2)
     end
 
     def placed?
@@ -87,10 +91,9 @@ module Pgwake
 
       before = @positions[channel]
       @positions[channel] = id
-      return true if put("id: #{event_id}\n#{text}", now, alone: true)
-
-      @positions[channel] = before
-      false
+      @full = !put("id: #{event_id}\n#{text}", now, alone: true)
+      @positions[channel] = before if @full
+      !@full
     end
 
     # Sends what the socket takes.
