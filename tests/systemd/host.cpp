@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <stdexcept>
 
@@ -83,6 +84,20 @@ void instance::start() const {
 }
 
 void instance::stop() const { command_ok({"systemctl", "stop", unit()}); }
+
+void instance::signal(int number) const {
+  const auto to = pid();
+  if (to <= 0 || ::kill(to, number) != 0)
+    throw std::runtime_error("cannot send a signal to " + unit() + ", which has the main process " +
+                             std::to_string(to));
+}
+
+bool instance::runs_anew(int before, milliseconds patience) const {
+  return eventually(patience, [&] {
+    const auto now = pid();
+    return now != 0 && now != before;
+  });
+}
 
 bool instance::healthy() const {
   return eventually(10s, [&] { return status_text().starts_with("healthy"); });

@@ -51,7 +51,11 @@ class instance {
   run_result try_start() const { return command({"systemctl", "start", unit()}); }
   void stop() const;
   std::string status_text() const { return property(unit(), "StatusText"); }
-  int pid() const { return main_pid(unit()); }
+  int pid() const { return main_pid(unit()); }  ///< 0 while none runs
+  /// To its main process. Throws if none runs: 0 would be everybody of this process's group, out of this host too.
+  void signal(int number) const;
+  /// Another main process than `before` runs, by now or soon.
+  bool runs_anew(int before, milliseconds patience = 15s) const;
   /// Within a few seconds a worker is told that the hub is healthy.
   bool healthy() const;
   /// Its journal has these words, by now or soon: what is seen of the hub may be ahead of what it says.

@@ -167,7 +167,7 @@ TEST_CASE("systemd: a worker that connects while the hub is stopped waits, and i
   command_ok({"systemctl", "start", hub.socket_unit()});
   hub.start();
   REQUIRE(hub.healthy());
-  kill(hub.pid(), SIGKILL);
+  hub.signal(SIGKILL);
   REQUIRE(eventually(5s, [&] { return property(hub.unit(), "SubState") == "auto-restart"; }));
   raw_worker worker(hub.socket());
   worker.send_json(R"({"t":"hello","v":1})");
