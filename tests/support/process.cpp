@@ -172,6 +172,7 @@ std::optional<int> process::wait(milliseconds patience) {
 }
 
 void process::signal(int number) {
+  if (pid_ <= 0) throw std::logic_error("a signal to no process");  // 0 and -1 are everybody
   if (running() && ::kill(pid_, number) != 0) throw_errno("kill");
 }
 
