@@ -180,6 +180,7 @@ TEST_CASE("U8: doctor understands a CONNECTION LIMIT of 1 that the hub uses up")
   CHECK(d.doc["budget"].IsNull());
   // Where it is not the hub that has the connection, that is a failure still.
   hub.kill();
+  REQUIRE_EVENTUALLY(pg.value("SELECT count(*) FROM pg_stat_activity WHERE usename = 'one'") == "0", 10s);
   const auto holder = pg.connect("postgres", "one");
   d = doctor({"--socket", hub.socket(), "--database", conninfo});
   INFO(d.output);
